@@ -1,0 +1,155 @@
+"""The graph that a person draws: nodes are calls, edges carry values. Pure values, pure edits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from app.frozen import FrozenMap
+
+
+class _Auto:
+    """A parameter that is taken from the shape that arrives (`in_channels` of a convolution)."""
+
+    _only: _Auto | None = None
+
+    def __new__(cls) -> _Auto:
+        cls._only = cls._only or super().__new__(cls)
+        return cls._only
+
+    def __repr__(self) -> str:
+        return "AUTO"
+
+    def __reduce__(self) -> str:
+        return "AUTO"
+
+
+AUTO = _Auto()
+
+
+class GraphError(ValueError):
+    """An edit that would leave the graph broken."""
+
+
+@dataclass(frozen=True, order=True)
+class Edge:
+    """A wire from output number `output` of `source` into `port` of `target`.
+
+    `index` orders the wires of a variadic port (`torch.cat`); it is 0 elsewhere.
+    """
+
+    source: str
+    output: int
+    target: str
+    port: str
+    index: int = 0
+
+
+@dataclass(frozen=True)
+class Node:
+    """One call. `op` is a key of the catalog, `params` holds only what differs from the default."""
+
+    id: str
+    op: str
+    name: str
+    params: FrozenMap[str, Any] = field(default_factory=FrozenMap)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes by id and the edges between them. Every method returns a new graph."""
+
+    nodes: FrozenMap[str, Node] = field(default_factory=FrozenMap)
+    edges: tuple[Edge, ...] = ()
+
+    @cached_property
+    def incoming(self) -> dict[str, tuple[Edge, ...]]:
+        """Edges by target, in port and index order."""
+        return _grouped(self.edges, lambda edge: edge.target)
+
+    @cached_property
+    def outgoing(self) -> dict[str, tuple[Edge, ...]]:
+        """Edges by source."""
+        return _grouped(self.edges, lambda edge: edge.source)
+
+    def into(self, node: str) -> tuple[Edge, ...]:
+        return self.incoming.get(node, ())
+
+    def out_of(self, node: str) -> tuple[Edge, ...]:
+        return self.outgoing.get(node, ())
+
+    def fresh_id(self, taken: Iterable[str] = ()) -> str:
+        """The smallest free id of the form `n7`."""
+        used = {*self.nodes, *taken}
+        number = len(self.nodes) + 1
+        while f"n{number}" in used:
+            number += 1
+        return f"n{number}"
+
+    def fresh_name(self, stem: str, taken: Iterable[str] = ()) -> str:
+        """`stem1`, or the first of `stem2`, `stem3`, ... that no node bears."""
+        used = {node.name for node in self.nodes.values()} | set(taken)
+        number = 1
+        while f"{stem}{number}" in used:
+            number += 1
+        return f"{stem}{number}"
+
+    def with_node(self, node: Node) -> Graph:
+        """Add a node, or put another in the place of the one with its id."""
+        return replace(self, nodes=self.nodes.set(node.id, node))
+
+    def with_param(self, node: str, name: str, value: Any) -> Graph:
+        old = self.nodes[node]
+        return self.with_node(replace(old, params=old.params.set(name, value)))
+
+    def without_param(self, node: str, name: str) -> Graph:
+        """Back to the default."""
+        old = self.nodes[node]
+        return self.with_node(replace(old, params=old.params.without(name)))
+
+    def with_name(self, node: str, name: str) -> Graph:
+        return self.with_node(replace(self.nodes[node], name=name))
+
+    def with_edge(self, edge: Edge) -> Graph:
+        """Add a wire. Whether it may be there is asked of `rules`, not here."""
+        if edge.source not in self.nodes or edge.target not in self.nodes:
+            raise GraphError(f"a wire joins {edge.source} and {edge.target}, and one of them is not there")
+        return replace(self, edges=(*self.edges, edge))
+
+    def without_edge(self, edge: Edge) -> Graph:
+        return replace(self, edges=tuple(other for other in self.edges if other != edge))
+
+    def without_nodes(self, ids: Iterable[str]) -> Graph:
+        """Remove nodes and every wire that touches them."""
+        gone = set(ids)
+        return Graph(
+            self.nodes.without(*gone),
+            tuple(e for e in self.edges if e.source not in gone and e.target not in gone),
+        )
+
+
+def _grouped(edges: Iterable[Edge], key: Any) -> dict[str, tuple[Edge, ...]]:
+    groups: dict[str, list[Edge]] = {}
+    for edge in edges:
+        groups.setdefault(key(edge), []).append(edge)
+    return {name: tuple(sorted(group, key=lambda e: (e.port, e.index))) for name, group in groups.items()}
+
+
+def merged(graph: Graph, piece: Graph) -> tuple[Graph, dict[str, str]]:
+    """Put a copy of `piece` into `graph` under fresh ids and names; returns old id -> new id."""
+    ids: dict[str, str] = {}
+    taken: list[str] = []
+    result = graph
+    for node in piece.nodes.values():
+        new_id = result.fresh_id()
+        name = node.name
+        if name in {other.name for other in result.nodes.values()} | set(taken):
+            name = result.fresh_name(name.rstrip("0123456789") or name, taken)
+        ids[node.id] = new_id
+        taken.append(name)
+        result = result.with_node(Node(new_id, node.op, name, node.params))
+    for edge in piece.edges:
+        result = result.with_edge(replace(edge, source=ids[edge.source], target=ids[edge.target]))
+    return result, ids

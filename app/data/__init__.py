@@ -1,0 +1,1 @@
+"""Where the samples come from. Knows no Qt."""

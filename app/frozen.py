@@ -1,0 +1,67 @@
+"""An immutable mapping, so that every part of a project can be compared, hashed and shared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class FrozenMap(Mapping[K, V]):
+    """A mapping that never changes; edits return a new one and keep the insertion order.
+
+    >>> a = FrozenMap({"x": 1})
+    >>> a.set("y", 2)
+    FrozenMap({'x': 1, 'y': 2})
+    >>> a.without("x"), a["x"]
+    (FrozenMap({}), 1)
+    """
+
+    __slots__ = ("_items", "_hash")
+
+    def __init__(self, items: Mapping[K, V] | Iterable[tuple[K, V]] = (), **named: V) -> None:
+        self._items: dict[Any, Any] = dict(items, **named)
+        self._hash: int | None = None
+
+    def __getitem__(self, key: K) -> V:
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._items
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, FrozenMap):
+            return self is other or self._items == other._items
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(frozenset(self._items.items()))
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"FrozenMap({self._items!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (FrozenMap, (self._items,))
+
+    def set(self, key: K, value: V) -> FrozenMap[K, V]:
+        """The mapping with `key` set."""
+        return FrozenMap({**self._items, key: value})
+
+    def update(self, other: Mapping[K, V]) -> FrozenMap[K, V]:
+        """The mapping with every key of `other` set."""
+        return FrozenMap({**self._items, **other})
+
+    def without(self, *keys: K) -> FrozenMap[K, V]:
+        """The mapping less `keys`; keys that are absent are no error."""
+        gone = set(keys)
+        return FrozenMap({k: v for k, v in self._items.items() if k not in gone})
