@@ -1,0 +1,42 @@
+# Every target makes the environment first, once; it is made again when pyproject.toml or constraints.txt change.
+#   make PYTHON=/path/to/python3.12 ...     build it on that interpreter
+#   make TORCH_INDEX=URL ...                take torch from that index (see the README)
+#   make test ARGS="-k canvas"              anything after pytest's name; likewise for run
+
+VENV ?= .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/.installed
+ARGS ?=
+export PYTHON TORCH_INDEX
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint bench screenshots doctor clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
+
+$(READY): pyproject.toml constraints.txt scripts/environment.sh
+	scripts/environment.sh $(VENV)
+
+run: $(READY) ## open the window with the bundled example; without a display, do the same job headless
+	$(PY) scripts/run.py $(ARGS)
+
+test: $(READY) ## the whole suite, without a display
+	QT_QPA_PLATFORM=$${QT_QPA_PLATFORM:-offscreen} $(PY) -m pytest $(ARGS)
+
+lint: $(READY) ## ruff on everything, mypy on everything that knows no Qt
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+
+bench: $(READY) ## every promise of speed, measured as ratios in one run
+	$(PY) scripts/bench.py $(ARGS)
+
+screenshots: $(READY) ## the pictures of the README, from a real window under Xvfb
+	$(PY) scripts/under_xvfb.py scripts/screenshots.py $(ARGS)
+
+doctor: $(READY) ## what this machine has and lacks
+	@$(PY) -m app.doctor
+
+clean: ## remove the environment and the caches (results in out/ stay)
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
