@@ -10,25 +10,6 @@ from typing import Any
 from app.frozen import FrozenMap
 
 
-class _Auto:
-    """A parameter that is taken from the shape that arrives (`in_channels` of a convolution)."""
-
-    _only: _Auto | None = None
-
-    def __new__(cls) -> _Auto:
-        cls._only = cls._only or super().__new__(cls)
-        return cls._only
-
-    def __repr__(self) -> str:
-        return "AUTO"
-
-    def __reduce__(self) -> str:
-        return "AUTO"
-
-
-AUTO = _Auto()
-
-
 class GraphError(ValueError):
     """An edit that would leave the graph broken."""
 

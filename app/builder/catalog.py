@@ -1,0 +1,203 @@
+"""What can be put on the canvas: one `OpSpec` per operation, read off torch.
+
+The specs are made by `introspect` and kept in `resources/catalog.json`, so that the window can draw nodes and forms
+before torch is loaded. With another torch than the one the snapshot was read from, they are read anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from importlib import metadata
+from typing import Any
+
+import msgspec
+
+from app.builder import literals
+from app.builder.graph import Graph, Node
+from app.frozen import FrozenMap
+from app.resources import path as resource_path
+
+SNAPSHOT = "catalog.json"
+
+
+class UnknownOp(KeyError):
+    """An op that this catalog does not have."""
+
+    def __str__(self) -> str:
+        return f"there is no op {self.args[0]!r} in the catalog"
+
+
+@dataclass(frozen=True)
+class Port:
+    """Where a wire ends. `kind` is "tensor", "number" or "tuple"; a variadic port takes an ordered list of wires."""
+
+    name: str
+    kind: str = "tensor"
+    required: bool = True
+    variadic: bool = False
+
+
+@dataclass(frozen=True)
+class Param:
+    """One argument of a constructor or of a call.
+
+    `kind` is "int", "float", "bool", "str", "choice", "ints" (a number, or `count` of them, any count if 0) or "dtype".
+    `choices` are the words that are allowed (beside numbers, for "ints"). `start` is what a new node gets where the
+    signature has no default. `call` marks arguments of `forward` rather than of the constructor. `positional`
+    arguments are written without their name.
+    """
+
+    name: str
+    kind: str
+    default: Any = None
+    required: bool = False
+    choices: tuple[Any, ...] = ()
+    auto: bool = False
+    count: int = 1
+    optional: bool = False
+    minimum: float | None = None
+    doc: str = ""
+    start: Any = None
+    call: bool = False
+    positional: bool = False
+
+
+@dataclass(frozen=True)
+class OpSpec:
+    """One operation. `target` is its place in torch as text, looked up only for keys of the catalog."""
+
+    key: str
+    kind: str
+    target: str
+    label: str
+    category: str
+    stem: str
+    inputs: tuple[Port, ...] = ()
+    outputs: tuple[Port, ...] = (Port("output"),)
+    params: tuple[Param, ...] = ()
+    summary: str = ""
+    doc: str = ""
+
+    @cached_property
+    def _params(self) -> dict[str, Param]:
+        return {param.name: param for param in self.params}
+
+    def param(self, name: str) -> Param | None:
+        return self._params.get(name)
+
+    def input(self, name: str) -> Port | None:
+        return next((port for port in self.inputs if port.name == name), None)
+
+    def starting_params(self) -> FrozenMap[str, Any]:
+        """What a new node is given so that it can run: values for arguments without a default."""
+        return FrozenMap({p.name: p.start for p in self.params if p.start is not None})
+
+    def value(self, node: Node, name: str) -> Any:
+        """The parameter of a node, its default where it is not set."""
+        param = self.param(name)
+        return node.params.get(name, param.default if param else None)
+
+
+class Catalog(Mapping[str, OpSpec]):
+    """Specs by key, in palette order."""
+
+    def __init__(self, specs: tuple[OpSpec, ...], torch_version: str) -> None:
+        self._specs = {spec.key: spec for spec in specs}
+        self.torch_version = torch_version
+
+    def __getitem__(self, key: str) -> OpSpec:
+        try:
+            return self._specs[key]
+        except KeyError:
+            raise UnknownOp(key) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._specs)
+
+    def __len__(self) -> int:
+        return len(self._specs)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._specs
+
+    def of(self, graph: Graph, node: Node) -> OpSpec:
+        """The spec of a node; for an unknown op a placeholder with the ports that its wires use."""
+        if node.op in self._specs:
+            return self._specs[node.op]
+        ports = tuple(dict.fromkeys(edge.port for edge in graph.into(node.id)))
+        outputs = max((edge.output + 1 for edge in graph.out_of(node.id)), default=1)
+        return OpSpec(
+            key=node.op,
+            kind="unknown",
+            target="",
+            label=node.op,
+            category="block",
+            stem="unknown",
+            inputs=tuple(Port(name, required=False) for name in ports),
+            outputs=tuple(Port(f"output{i}" if i else "output") for i in range(outputs)),
+            summary="This version of Tapedeck does not know this op. Its data are kept as they are.",
+        )
+
+
+def installed_torch() -> str:
+    """The version of the torch distribution without its local part, "" if there is none. Does not import torch."""
+    try:
+        return metadata.version("torch").partition("+")[0]
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+@cache
+def catalog() -> Catalog:
+    """The catalog of the installed torch: from the snapshot where it fits, else read off torch (seconds)."""
+    raw = msgspec.json.decode(resource_path(SNAPSHOT).read_bytes())
+    if raw["torch"] == installed_torch():
+        return load(raw)
+    from app.builder.introspect import read_catalog
+
+    return read_catalog()
+
+
+def snapshot_fits() -> bool:
+    """Whether `catalog()` answers without importing torch."""
+    return msgspec.json.decode(resource_path(SNAPSHOT).read_bytes())["torch"] == installed_torch()
+
+
+def load(raw: dict[str, Any]) -> Catalog:
+    """A catalog from the plain data that `dump` made."""
+    return Catalog(tuple(_spec(record) for record in raw["ops"]), raw["torch"])
+
+
+def dump(catalog: Catalog) -> dict[str, Any]:
+    """Plain data for the snapshot; fields at their defaults are left out."""
+    return {"torch": catalog.torch_version, "ops": [_record(spec) for spec in catalog.values()]}
+
+
+def _record(value: OpSpec | Port | Param) -> dict[str, Any]:
+    record: dict[str, Any] = {}
+    for name, spec_field in value.__dataclass_fields__.items():
+        item = getattr(value, name)
+        if item == spec_field.default and type(item) is type(spec_field.default):
+            continue
+        if name in ("inputs", "outputs") or (name == "params"):
+            record[name] = [_record(part) for part in item]
+        else:
+            record[name] = literals.encode(item)
+    return record
+
+
+def _spec(record: dict[str, Any]) -> OpSpec:
+    parts = {
+        "inputs": tuple(Port(**_values(port)) for port in record.get("inputs", ())),
+        "params": tuple(Param(**_values(param)) for param in record.get("params", ())),
+    }
+    if "outputs" in record:
+        parts["outputs"] = tuple(Port(**_values(port)) for port in record["outputs"])
+    plain = _values({k: v for k, v in record.items() if k not in ("inputs", "outputs", "params")})
+    return replace(OpSpec(**plain), **parts)
+
+
+def _values(record: dict[str, Any]) -> dict[str, Any]:
+    return {name: literals.decode(value) for name, value in record.items()}

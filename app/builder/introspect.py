@@ -1,0 +1,265 @@
+"""Read the catalog off the installed torch.
+
+`python -m app.builder.introspect` writes the snapshot that the window starts from.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+import typing
+from typing import Any
+
+import msgspec
+import torch
+
+from app.builder import ops
+from app.builder.catalog import SNAPSHOT, Catalog, OpSpec, Param, Port, dump
+from app.builder.literals import AUTO, DTYPES, DType
+from app.resources import path as resource_path
+
+_ROOTS = {"nn": "torch.nn", "F": "torch.nn.functional", "torch": "torch", "Tensor": "torch.Tensor"}
+_KINDS = {"nn": "module", "F": "function", "torch": "function", "Tensor": "method", "operator": "operator"}
+_MARKUP = re.compile(r"\s*(\.\.|[\w.]+\(.*\)|Args:|Keyword args:|\W)", re.S | re.I)  # signatures, directives, headings
+_OPERATORS = {"add": "+", "sub": "−", "mul": "×"}
+
+
+def read_catalog() -> Catalog:
+    """Every op of the table, read off torch. Raises what torch raises if an op is not there."""
+    specs = tuple(_read(key, category) for key, category in ops.OPS)
+    return Catalog(specs, torch.__version__.partition("+")[0])
+
+
+def find(target: str) -> Any:
+    """The object behind a dotted name that stands in the catalog ("torch.nn.Conv2d")."""
+    root, *names = target.split(".")
+    found: Any = {"torch": torch, "operator": __import__("operator")}[root]
+    for name in names:
+        found = getattr(found, name)
+    return found
+
+
+def _read(key: str, category: str) -> OpSpec:
+    if key == "input":
+        return _input_spec()
+    if key == "output":
+        return _output_spec()
+    root, name = key.split(".")
+    target = f"{_ROOTS.get(root, root)}.{name}"
+    inputs, params = (_from_schema if key in ops.SCHEMAS else _from_signature)(key, find(target))
+    return OpSpec(
+        key=key,
+        kind=_KINDS[root],
+        target=target,
+        label=name,
+        category=category,
+        stem=ops.STEMS.get(key, name.lower()),
+        inputs=inputs,
+        outputs=tuple(Port(n, kind) for n, kind in ops.OUTPUTS.get(key, (("output", "tensor"),))),
+        params=_with_positions(params),
+        summary=_summary(key, find(target)),
+        doc=_doc(find(target)),
+    )
+
+
+def _input_spec() -> OpSpec:
+    dtypes = tuple(name for name in DTYPES if name.startswith(("float", "int", "uint", "bool")))
+    return OpSpec(
+        key="input",
+        kind="input",
+        target="",
+        label="Input",
+        category="io",
+        stem="input",
+        params=(
+            Param("shape", "ints", required=True, count=0, minimum=1, start=(1, 28, 28),
+                  doc="Sizes of one sample, without the batch."),
+            Param("dtype", "dtype", default=DType("float32"), choices=dtypes, doc="Type of the values."),
+        ),
+        summary="What goes in: an argument of forward, with the batch N in front.",
+        doc="An argument of forward. Its shape is written without the batch, which stays N.",
+    )  # fmt: skip
+
+
+def _output_spec() -> OpSpec:
+    return OpSpec(
+        key="output",
+        kind="output",
+        target="",
+        label="Output",
+        category="io",
+        stem="output",
+        inputs=(Port("input"),),
+        outputs=(),
+        summary="What forward returns.",
+        doc="What forward returns. Several outputs are returned as a tuple.",
+    )
+
+
+def _from_signature(key: str, target: Any) -> tuple[tuple[Port, ...], tuple[Param, ...]]:
+    """Ports and parameters of an `nn.Module` (constructor and forward) or of a Python function."""
+    told = find(ops.SIGNATURES[key]) if key in ops.SIGNATURES else target
+    docs = _argument_docs(target)
+    if not inspect.isclass(target):
+        return _split(key, inspect.signature(told), docs, call=False)
+    constructor = told if key in ops.SIGNATURES else target.__init__
+    _, params = _split(key, inspect.signature(constructor), docs, call=False)
+    ports, call_params = _split(key, inspect.signature(target.forward), docs, call=True)
+    return ports, (*params, *call_params)
+
+
+def _split(
+    key: str, signature: inspect.Signature, docs: dict[str, str], call: bool
+) -> tuple[tuple[Port, ...], tuple[Param, ...]]:
+    ports, params = [], []
+    hidden = ops.HIDDEN["*"] | ops.HIDDEN.get(key, frozenset())
+    if key in ("F.softmax", "F.log_softmax"):
+        hidden -= {"dtype"}
+    for name, argument in signature.parameters.items():
+        variable = argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD)
+        if name == "self" or name in hidden or variable:
+            continue
+        is_tensor = "Tensor" in str(argument.annotation) or (call and argument.annotation is inspect.Parameter.empty)
+        if is_tensor:
+            required = argument.default is inspect.Parameter.empty
+            ports.append(Port(name, ops.PORT_KINDS.get((key, name), "tensor"), required))
+        else:
+            params.append(_param(key, name, argument.annotation, argument.default, docs.get(name, ""), call))
+    return tuple(ports), tuple(params)
+
+
+def _param(key: str, name: str, annotation: Any, default: Any, doc: str, call: bool) -> Param:
+    required = default is inspect.Parameter.empty
+    facts: dict[str, Any] = _facts(key, annotation, None if required else default)
+    facts.update(
+        default=None if required else default,
+        required=required,
+        minimum=ops.MINIMUM.get(name),
+        start=ops.STARTS.get(name),
+        doc=doc,
+        call=call,
+    )
+    if (key, name) in ops.AUTO_RULES:
+        facts.update(auto=True, default=AUTO, required=False)
+    facts.update(ops.PARAMS.get((key, name), {}))
+    if isinstance(facts["default"], list):
+        facts["default"] = tuple(facts["default"])
+    return Param(name, **facts)
+
+
+def _facts(key: str, annotation: Any, default: Any) -> dict[str, Any]:
+    """Kind, count, choices and whether None is allowed, from an annotation or, where there is none, the default."""
+    members = _members(annotation)
+    text = " ".join(str(member) for member in members)
+    literal = [member for member in members if typing.get_origin(member) is typing.Literal]
+    if literal:
+        return {"kind": "choice", "choices": typing.get_args(literal[0]), "optional": False}
+    several = [m for m in members if typing.get_origin(m) in (tuple, list) or m is torch.Size or "List" in str(m)]
+    if several:
+        words = ("same", "valid") if str in members else ()
+        return {"kind": "ints", "count": _count(key, several[0]), "choices": words, "optional": type(None) in members}
+    for kind, python in (("bool", bool), ("float", float), ("int", int), ("str", str)):
+        if python in members:
+            return {"kind": kind, "optional": type(None) in members}
+    if annotation in (None, type(None)):  # BroadcastingList2[int] is None outside of TorchScript
+        return {"kind": "ints", "count": _count(key, None), "optional": annotation is not None}
+    if annotation is inspect.Parameter.empty:
+        kind = type(default).__name__ if isinstance(default, bool | int | float) else "int"
+        return {"kind": kind, "optional": default is None}
+    raise TypeError(f"{key}: no editor for the annotation {text!r}")
+
+
+def _members(annotation: Any) -> tuple[Any, ...]:
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return tuple(part for member in typing.get_args(annotation) for part in _members(member))
+    return (annotation,)
+
+
+def _count(key: str, annotation: Any) -> int:
+    """How many numbers a tuple takes; 0 for any number. `MaxPool2d` says `tuple[int, ...]` and means two."""
+    arguments = typing.get_args(annotation)
+    if arguments and Ellipsis not in arguments and typing.get_origin(annotation) is tuple:
+        return len(arguments)
+    dimension = re.search(r"(\d)d$", key)
+    return int(dimension[1]) if dimension else 0
+
+
+def _from_schema(key: str, _target: Any) -> tuple[tuple[Port, ...], tuple[Param, ...]]:
+    namespace, name, overload = ops.SCHEMAS[key].split(".")
+    schema = getattr(getattr(getattr(torch.ops, namespace), name), overload)._schema
+    ports, params = [], []
+    for argument in schema.arguments:
+        name, kind = argument.name, str(argument.type)
+        if name in ops.HIDDEN.get(key, frozenset()):
+            continue
+        if "Tensor" in kind:
+            ports.append(Port("input" if name == "self" else name, variadic=kind.startswith("List")))
+        elif name != "dtype":
+            params.append(_schema_param(key, argument))
+    return tuple(ports), tuple(params)
+
+
+def _schema_param(key: str, argument: Any) -> Param:
+    required = not argument.has_default_value()
+    kind = str(argument.type)
+    facts: dict[str, Any] = {
+        "kind": "ints" if "List[int]" in kind else {"int": "int", "bool": "bool", "float": "float"}[kind],
+        "count": 0 if "List[int]" in kind else 1,
+        "optional": kind.startswith("Optional"),
+        "required": required,
+        "default": None if required else argument.default_value,
+    }
+    facts.update(ops.PARAMS.get((key, argument.name), {}))
+    return Param(argument.name, **facts)
+
+
+def _with_positions(params: tuple[Param, ...]) -> tuple[Param, ...]:
+    """Leading arguments that people write without a name: those without default, or one leading float (`Dropout(0.2)`)."""
+    from dataclasses import replace
+
+    result = list(params)
+    for i, param in enumerate(params):
+        first_float = i == 0 and param.kind == "float"
+        if param.call or not (param.required or param.auto or first_float) or param.name in ("dim", "approximate"):
+            break
+        result[i] = replace(param, positional=True)
+    return tuple(result)
+
+
+def _doc(target: Any) -> str:
+    return inspect.cleandoc(target.__doc__ or "")
+
+
+def _summary(key: str, target: Any) -> str:
+    """The first sentence of torch's own documentation, without its markup."""
+    root, name = key.split(".")
+    if root == "operator":
+        return f"Elementwise a {_OPERATORS[name]} b, with broadcasting."
+    paragraphs = [part for part in re.split(r"\n\s*\n", _doc(target)) if not _MARKUP.match(part)]
+    text = " ".join((paragraphs or [""])[0].split())
+    text = re.sub(r":\w+:`~?([^`<]+?)(?:\s*<[^>]+>)?`", r"\1", text)
+    text = re.sub(r"\\(?:text|mathrm|operatorname)\{([^}]*)\}", r"\1", text).replace("``", "").replace("\\", "")
+    sentence = re.match(r".*?[.](?=\s|$)", text)
+    return (sentence[0] if sentence else text)[:240]
+
+
+def _argument_docs(target: Any) -> dict[str, str]:
+    """What the `Args:` section says of each argument."""
+    docs: dict[str, str] = {}
+    for match in re.finditer(r"^\s{4,8}(\w+)(?: \([^)]*\))?: (.+(?:\n\s{8,}.+)*)", _doc(target), re.M):
+        text = re.sub(r":\w+:`~?([^`<]+?)(?:\s*<[^>]+>)?`", r"\1", " ".join(match[2].split())).replace("``", "")
+        docs.setdefault(match[1], text[:300])
+    return docs
+
+
+def main() -> None:
+    """Write the snapshot of the installed torch."""
+    target = resource_path() / SNAPSHOT
+    raw = msgspec.json.encode(dump(read_catalog()))
+    target.write_bytes(msgspec.json.format(raw, indent=1) + b"\n")
+    print(f"{target}: {len(ops.OPS)} ops of torch {torch.__version__}")
+
+
+if __name__ == "__main__":
+    main()

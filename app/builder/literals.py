@@ -1,0 +1,110 @@
+"""The closed list of values that a parameter may have, in a file and in source text.
+
+Plain JSON values stand for themselves; the rest is an object with one tagged key. Nothing else gets into a project,
+so `to_code` can print what it is given.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+
+class _Auto:
+    """A parameter that is taken from the shape that arrives (`in_channels` of a convolution)."""
+
+    _only: _Auto | None = None
+
+    def __new__(cls) -> _Auto:
+        cls._only = cls._only or super().__new__(cls)
+        return cls._only
+
+    def __repr__(self) -> str:
+        return "AUTO"
+
+    def __reduce__(self) -> str:
+        return "AUTO"
+
+
+AUTO = _Auto()
+
+DTYPES = (
+    "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool", "complex64",
+    "complex128",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DType:
+    """`torch.<name>` without importing torch."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if self.name not in DTYPES:
+            raise ValueError(f"{self.name!r} is not a dtype; there are {', '.join(DTYPES)}")
+
+
+class BadLiteral(ValueError):
+    """A value that is not in the closed list."""
+
+
+def encode(value: Any) -> Any:
+    """The JSON form of a value.
+
+    >>> encode((3, 3)), encode(AUTO), encode(float("inf")), encode(DType("int64"))
+    ({'$tuple': [3, 3]}, {'$auto': True}, {'$float': 'inf'}, {'$dtype': 'int64'})
+    """
+    if value is AUTO:
+        return {"$auto": True}
+    if isinstance(value, DType):
+        return {"$dtype": value.name}
+    if isinstance(value, tuple):
+        return {"$tuple": [encode(item) for item in value]}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"$float": repr(value)}
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    raise BadLiteral(f"{value!r} cannot be kept in a project")
+
+
+def decode(raw: Any) -> Any:
+    """The value of a JSON form; the inverse of `encode`.
+
+    >>> decode({"$tuple": [1, {"$float": "-inf"}]})
+    (1, -inf)
+    """
+    if raw is None or type(raw) in (bool, int, float, str):
+        return raw
+    if isinstance(raw, dict) and len(raw) == 1:
+        (tag, body), *_ = raw.items()
+        if tag == "$auto" and body is True:
+            return AUTO
+        if tag == "$dtype" and body in DTYPES:
+            return DType(body)
+        if tag == "$tuple" and isinstance(body, list):
+            return tuple(decode(item) for item in body)
+        if tag == "$float" and body in ("inf", "-inf", "nan"):
+            return float(body)
+    raise BadLiteral(f"{raw!r:.80} is not a value that a project may hold")
+
+
+def to_code(value: Any) -> str:
+    """The value as Python source.
+
+    >>> to_code((1, -1)), to_code(DType("int64")), to_code(float("nan")), to_code("a'b")
+    ('(1, -1)', 'torch.int64', "float('nan')", '"a\\'b"')
+    """
+    if value is AUTO:
+        return "..."
+    if isinstance(value, DType):
+        return f"torch.{value.name}"
+    if isinstance(value, tuple):
+        items = ", ".join(to_code(item) for item in value)
+        return f"({items},)" if len(value) == 1 else f"({items})"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"float({str(value)!r})"
+    if value is None or type(value) in (bool, int, float, str):
+        return repr(value)
+    raise BadLiteral(f"{value!r} cannot be written as source")
