@@ -2,7 +2,7 @@
 # Make or refresh the virtual environment that every make target runs in.
 #   scripts/environment.sh [FOLDER]      FOLDER is .venv if not given
 #   PYTHON=...                           the interpreter to build it on, else the first fitting one is taken
-#   TORCH_INDEX=URL                      a package index to take torch and torchvision from (CPU-only or another CUDA)
+#   TORCH_INDEX=URL                      a further package index, for the builds of torch that PyPI does not have
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=${1:-.venv}
@@ -42,8 +42,7 @@ fi
 install() { "$venv/bin/python" -m pip install --disable-pip-version-check --constraint constraints.txt "$@"; }
 
 # torch first and by itself: it is the big one, and the only one that may come from an index of its own.
-install ${TORCH_INDEX:+--index-url "$TORCH_INDEX" --extra-index-url "${PIP_INDEX_URL:-https://pypi.org/simple}"} \
-    torch torchvision
+install ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} torch torchvision
 # The build tools are pinned as everything else is, hence no isolated build.
 install hatchling
 install --no-build-isolation --editable '.[test,dev]'
