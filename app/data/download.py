@@ -1,0 +1,161 @@
+"""Fetching data that a person asked for: byte progress, checksums, cancelling, and no half file left behind."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import http.client
+import os
+import shutil
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.data.sources import MNIST, SOURCES, DataError, default_root
+
+CHUNK = 1 << 16
+TIMEOUT = 30.0
+
+Progress = Callable[[int, int, str], None]
+Cancelled = Callable[[], bool]
+
+
+class DownloadError(DataError):
+    """No mirror gave the file whole."""
+
+
+class DownloadCancelled(DataError):
+    def __init__(self) -> None:
+        super().__init__("The download was cancelled. The unfinished file was removed.")
+
+
+class ChecksumMismatch(DataError):
+    def __init__(self, name: str, expected: str, found: str) -> None:
+        super().__init__(f"{name} arrived damaged: its md5 is {found}, not {expected}")
+
+
+@dataclass(frozen=True)
+class Archive:
+    """One gzipped file of a data set; `size` in bytes, `md5` as torchvision states it."""
+
+    name: str
+    md5: str
+    size: int
+
+
+# The sizes are said before anything is fetched; the mirrors and checksums are torchvision's own.
+_MNIST_SIZES = {
+    "train-images-idx3-ubyte.gz": 9_912_422,
+    "train-labels-idx1-ubyte.gz": 28_881,
+    "t10k-images-idx3-ubyte.gz": 1_648_877,
+    "t10k-labels-idx1-ubyte.gz": 4_542,
+}
+
+
+def download(
+    source: str,
+    root: str | Path | None = None,
+    progress: Progress = lambda done, total, name: None,
+    cancelled: Cancelled = lambda: False,
+) -> Path:
+    """Fetch `source` into `root` and return the folder. Files that are there already are kept.
+
+    `progress(done, total, name)` gets bytes and the name of the file on its way; `cancelled()` is asked after every
+    64 kB. Raises DownloadCancelled, or DownloadError naming what each mirror said.
+    """
+    if source != MNIST:
+        raise DataError(f"{SOURCES[source].label} needs no download.")
+    from app.torchvision_import import import_torchvision
+
+    mnist = import_torchvision("datasets").MNIST
+    archives = [Archive(name, md5, _MNIST_SIZES.get(name, 0)) for name, md5 in mnist.resources]
+    folder = Path(root or default_root())
+    fetch(archives, mnist.mirrors, folder / "MNIST" / "raw", progress, cancelled)
+    return folder
+
+
+def fetch(
+    archives: Sequence[Archive], mirrors: Sequence[str], folder: Path, progress: Progress, cancelled: Cancelled
+) -> None:
+    """Fetch, check and unpack every archive into `folder`."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DownloadError(f"{folder} cannot be made: {error.strerror}. Choose another folder.") from error
+    meter = _Meter(archives, progress)
+    for archive in archives:
+        target = folder / archive.name.removesuffix(".gz")
+        if not target.is_file():
+            _fetch_one(archive, mirrors, target, meter, cancelled)
+        meter.finish(archive)
+
+
+class _Meter:
+    """Bytes done and expected over all files. What a server says of a size replaces what was expected."""
+
+    def __init__(self, archives: Sequence[Archive], progress: Progress) -> None:
+        self._sizes = {archive.name: archive.size for archive in archives}
+        self._done = dict.fromkeys(self._sizes, 0)
+        self._progress = progress
+
+    def expect(self, archive: Archive, size: int | None) -> None:
+        if size is not None:
+            self._sizes[archive.name] = size
+
+    def at(self, archive: Archive, done: int) -> None:
+        self._done[archive.name] = done
+        self._progress(sum(self._done.values()), sum(self._sizes.values()), archive.name)
+
+    def finish(self, archive: Archive) -> None:
+        self.at(archive, self._sizes[archive.name])
+
+
+def _fetch_one(archive: Archive, mirrors: Sequence[str], target: Path, meter: _Meter, cancelled: Cancelled) -> None:
+    part = target.with_name(f"{archive.name}.part")
+    refusals = []
+    try:
+        for mirror in mirrors:
+            url = mirror + archive.name
+            try:
+                _stream(url, part, archive, meter, cancelled)
+                _unpack(part, target)
+                return
+            # EOFError and BadGzipFile (an OSError) come from unpacking.
+            except (urllib.error.URLError, http.client.HTTPException, OSError, EOFError, ChecksumMismatch) as error:
+                refusals.append(f"{url}: {getattr(error, 'reason', None) or error}")
+    finally:
+        part.unlink(missing_ok=True)
+    raise DownloadError(
+        f"{archive.name} could not be downloaded. " + "; ".join(refusals) + ". Check the connection and try again."
+    )
+
+
+def _stream(url: str, part: Path, archive: Archive, meter: _Meter, cancelled: Cancelled) -> None:
+    digest, done = hashlib.md5(usedforsecurity=False), 0
+    request = urllib.request.Request(url, headers={"User-Agent": "tapedeck"})
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as response, part.open("wb") as file:
+        meter.expect(archive, response.length)
+        while chunk := response.read(CHUNK):
+            if cancelled():
+                raise DownloadCancelled
+            file.write(chunk)
+            digest.update(chunk)
+            done += len(chunk)
+            meter.at(archive, done)
+    if digest.hexdigest() != archive.md5:
+        raise ChecksumMismatch(archive.name, archive.md5, digest.hexdigest())
+
+
+def _unpack(part: Path, target: Path) -> None:
+    """Unpack beside the target and rename, so that the target is whole or absent."""
+    unpacked = target.with_name(f"{target.name}.part")
+    try:
+        with gzip.open(part) as packed, unpacked.open("wb") as file:
+            shutil.copyfileobj(packed, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(unpacked, target)
+    finally:
+        unpacked.unlink(missing_ok=True)

@@ -1,0 +1,56 @@
+"""The split: every sample once, every class in its share, the same for the same seed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.data.config import DataConfig
+from app.data.sources import DIGITS, SOURCES, DataError, UnknownSource, load
+
+labels_lists = st.lists(st.integers(0, 4), min_size=1, max_size=120)
+fractions = st.floats(0, 0.99)
+
+
+@given(labels_lists, fractions, st.integers(0, 2**31))
+def test_every_sample_is_on_one_side_and_every_class_in_its_share(labels, fraction, seed):
+    import torch
+
+    from app.data.splits import stratified_split
+
+    labels = torch.tensor(labels)
+    train, held_out = stratified_split(labels, fraction, seed)
+    assert sorted([*train.tolist(), *held_out.tolist()]) == list(range(len(labels)))
+    for label in labels.unique():
+        members = int((labels == label).sum())
+        assert int((labels[held_out] == label).sum()) == round(members * fraction)
+    again = stratified_split(labels, fraction, seed)
+    assert torch.equal(again[0], train) and torch.equal(again[1], held_out)
+
+
+def test_the_digits_are_what_their_description_says():
+    data = load(DataConfig())
+    spec = SOURCES[DIGITS]
+    assert data.info.input_shape == spec.shape and data.info.dtype == spec.dtype
+    assert data.info.train_count + data.info.validation_count == spec.count
+    assert len(data.train_labels.unique()) == len(spec.classes)
+    assert float(data.train_inputs.min()) == 0 and float(data.train_inputs.max()) == 1
+    shares = data.val_labels.bincount() / (data.val_labels.bincount() + data.train_labels.bincount())
+    assert (shares - 0.2).abs().max() < 0.01
+
+
+def test_another_split_seed_holds_out_other_samples():
+    import torch
+
+    one, two = load(DataConfig(split_seed=1)), load(DataConfig(split_seed=2))
+    assert not torch.equal(one.val_inputs, two.val_inputs)
+
+
+def test_nothing_held_out_is_allowed_and_a_wrong_fraction_is_not():
+    assert load(DataConfig(validation_fraction=0)).info.validation_count == 0
+    with pytest.raises(DataError, match="validation_fraction is 1.5"):
+        load(DataConfig(validation_fraction=1.5))
+
+
+def test_an_unknown_source_names_the_known_ones():
+    with pytest.raises(UnknownSource, match="sklearn.digits"):
+        load(DataConfig(source="os.system"))
