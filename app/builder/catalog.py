@@ -58,7 +58,6 @@ class Param:
     count: int = 1
     optional: bool = False
     minimum: float | None = None
-    doc: str = ""
     start: Any = None
     call: bool = False
     positional: bool = False
@@ -66,7 +65,10 @@ class Param:
 
 @dataclass(frozen=True)
 class OpSpec:
-    """One operation. `target` is its place in torch as text, looked up only for keys of the catalog."""
+    """One operation. `target` is its place in torch as text, looked up only for keys of the catalog.
+
+    What torch's documentation says of it is not kept here but asked of the installed torch: `introspect.documentation`.
+    """
 
     key: str
     kind: str
@@ -77,8 +79,6 @@ class OpSpec:
     inputs: tuple[Port, ...] = ()
     outputs: tuple[Port, ...] = (Port("output"),)
     params: tuple[Param, ...] = ()
-    summary: str = ""
-    doc: str = ""
 
     @cached_property
     def _params(self) -> dict[str, Param]:
@@ -137,7 +137,6 @@ class Catalog(Mapping[str, OpSpec]):
             stem="unknown",
             inputs=tuple(Port(name, required=False) for name in ports),
             outputs=tuple(Port(f"output{i}" if i else "output") for i in range(outputs)),
-            summary="This version of Tapedeck does not know this op. Its data are kept as they are.",
         )
 
 

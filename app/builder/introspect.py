@@ -9,6 +9,7 @@ import inspect
 import re
 import types
 import typing
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ import torch
 from app.builder import ops
 from app.builder.catalog import SNAPSHOT, Catalog, OpSpec, Param, Port, dump
 from app.builder.literals import AUTO, DTYPES, DType
+from app.frozen import FrozenMap
 from app.resources import path as resource_path
 
 _ROOTS = {"nn": "torch.nn", "F": "torch.nn.functional", "torch": "torch", "Tensor": "torch.Tensor"}
@@ -58,8 +60,6 @@ def _read(key: str, category: str) -> OpSpec:
         inputs=inputs,
         outputs=tuple(Port(n, kind) for n, kind in ops.OUTPUTS.get(key, (("output", "tensor"),))),
         params=_with_positions(params),
-        summary=_summary(key, find(target)),
-        doc=_doc(find(target)),
     )
 
 
@@ -73,13 +73,10 @@ def _input_spec() -> OpSpec:
         category="io",
         stem="input",
         params=(
-            Param("shape", "ints", required=True, count=0, minimum=1, start=(1, 28, 28),
-                  doc="Sizes of one sample, without the batch."),
-            Param("dtype", "dtype", default=DType("float32"), choices=dtypes, doc="Type of the values."),
+            Param("shape", "ints", required=True, count=0, minimum=1, start=(1, 28, 28)),
+            Param("dtype", "dtype", default=DType("float32"), choices=dtypes),
         ),
-        summary="What goes in: an argument of forward, with the batch N in front.",
-        doc="An argument of forward. Its shape is written without the batch, which stays N.",
-    )  # fmt: skip
+    )
 
 
 def _output_spec() -> OpSpec:
@@ -92,25 +89,22 @@ def _output_spec() -> OpSpec:
         stem="output",
         inputs=(Port("input"),),
         outputs=(),
-        summary="What forward returns.",
-        doc="What forward returns. Several outputs are returned as a tuple.",
     )
 
 
 def _from_signature(key: str, target: Any) -> tuple[tuple[Port, ...], tuple[Param, ...]]:
     """Ports and parameters of an `nn.Module` (constructor and forward) or of a Python function."""
     told = find(ops.SIGNATURES[key]) if key in ops.SIGNATURES else target
-    docs = _argument_docs(target)
     if not inspect.isclass(target):
-        return _split(key, inspect.signature(told), docs, call=False)
+        return _split(key, inspect.signature(told), call=False)
     constructor = told if key in ops.SIGNATURES else target.__init__
-    _, params = _split(key, inspect.signature(constructor), docs, call=False)
-    ports, call_params = _split(key, inspect.signature(target.forward), docs, call=True)
+    _, params = _split(key, inspect.signature(constructor), call=False)
+    ports, call_params = _split(key, inspect.signature(target.forward), call=True)
     return ports, (*params, *call_params)
 
 
 def _split(
-    key: str, signature: inspect.Signature, docs: dict[str, str], call: bool
+    key: str, signature: inspect.Signature, call: bool
 ) -> tuple[tuple[Port, ...], tuple[Param, ...]]:
     ports, params = [], []
     hidden = ops.HIDDEN["*"] | ops.HIDDEN.get(key, frozenset())
@@ -125,11 +119,11 @@ def _split(
             required = argument.default is inspect.Parameter.empty
             ports.append(Port(name, ops.PORT_KINDS.get((key, name), "tensor"), required))
         else:
-            params.append(_param(key, name, argument.annotation, argument.default, docs.get(name, ""), call))
+            params.append(_param(key, name, argument.annotation, argument.default, call))
     return tuple(ports), tuple(params)
 
 
-def _param(key: str, name: str, annotation: Any, default: Any, doc: str, call: bool) -> Param:
+def _param(key: str, name: str, annotation: Any, default: Any, call: bool) -> Param:
     required = default is inspect.Parameter.empty
     facts: dict[str, Any] = _facts(key, annotation, None if required else default)
     facts.update(
@@ -137,7 +131,6 @@ def _param(key: str, name: str, annotation: Any, default: Any, doc: str, call: b
         required=required,
         minimum=ops.MINIMUM.get(name),
         start=ops.STARTS.get(name),
-        doc=doc,
         call=call,
     )
     if (key, name) in ops.AUTO_RULES:
@@ -215,9 +208,7 @@ def _schema_param(key: str, argument: Any) -> Param:
 
 
 def _with_positions(params: tuple[Param, ...]) -> tuple[Param, ...]:
-    """Leading arguments that people write without a name: those without default, or one leading float (`Dropout(0.2)`)."""
-    from dataclasses import replace
-
+    """Leading arguments that people write without a name: those without default, or a leading float (`Dropout(0.2)`)."""
     result = list(params)
     for i, param in enumerate(params):
         first_float = i == 0 and param.kind == "float"
@@ -227,30 +218,65 @@ def _with_positions(params: tuple[Param, ...]) -> tuple[Param, ...]:
     return tuple(result)
 
 
-def _doc(target: Any) -> str:
-    return inspect.cleandoc(target.__doc__ or "")
+@dataclass(frozen=True)
+class Documentation:
+    """What the installed torch says of an op: the first sentence, the whole text, a sentence or two an argument."""
+
+    summary: str
+    text: str
+    arguments: FrozenMap[str, str]
 
 
-def _summary(key: str, target: Any) -> str:
-    """The first sentence of torch's own documentation, without its markup."""
+_OWN = {
+    "input": Documentation(
+        "What goes in: an argument of forward, with the batch N in front.",
+        "The shape is that of one sample; the batch stays symbolic and is called N.",
+        FrozenMap(shape="Sizes of one sample, without the batch.", dtype="Type of the values."),
+    ),
+    "output": Documentation(
+        "What forward returns.", "Several outputs are returned as a tuple, in the order they were added.", FrozenMap()
+    ),
+}
+
+
+def documentation(key: str) -> Documentation:
+    """The documentation of an op of the catalog; raises KeyError for another."""
+    if key in _OWN:
+        return _OWN[key]
+    if key not in dict(ops.OPS):
+        raise KeyError(key)
     root, name = key.split(".")
+    text = inspect.cleandoc(find(f"{_ROOTS.get(root, root)}.{name}").__doc__ or "")
     if root == "operator":
-        return f"Elementwise a {_OPERATORS[name]} b, with broadcasting."
-    paragraphs = [part for part in re.split(r"\n\s*\n", _doc(target)) if not _MARKUP.match(part)]
-    text = " ".join((paragraphs or [""])[0].split())
-    text = re.sub(r":\w+:`~?([^`<]+?)(?:\s*<[^>]+>)?`", r"\1", text)
-    text = re.sub(r"\\(?:text|mathrm|operatorname)\{([^}]*)\}", r"\1", text).replace("``", "").replace("\\", "")
-    sentence = re.match(r".*?[.](?=\s|$)", text)
-    return (sentence[0] if sentence else text)[:240]
+        summary = f"Elementwise a {_OPERATORS[name]} b, with broadcasting."
+        return Documentation(summary, text, FrozenMap())
+    return Documentation(_summary(text), text, _argument_docs(text))
 
 
-def _argument_docs(target: Any) -> dict[str, str]:
+def _summary(text: str) -> str:
+    """The first sentence, without signatures and markup."""
+    paragraphs = [part for part in re.split(r"\n\s*\n", text) if not _MARKUP.match(part)]
+    plain = _plain((paragraphs or [""])[0])
+    sentence = re.match(r".*?[.](?=\s|$)", plain)
+    return sentence[0] if sentence else plain
+
+
+def _argument_docs(text: str) -> FrozenMap[str, str]:
     """What the `Args:` section says of each argument."""
     docs: dict[str, str] = {}
-    for match in re.finditer(r"^\s{4,8}(\w+)(?: \([^)]*\))?: (.+(?:\n\s{8,}.+)*)", _doc(target), re.M):
-        text = re.sub(r":\w+:`~?([^`<]+?)(?:\s*<[^>]+>)?`", r"\1", " ".join(match[2].split())).replace("``", "")
-        docs.setdefault(match[1], text[:300])
-    return docs
+    for match in re.finditer(r"^\s{4,8}(\w+)(?: \([^)]*\))?: (.+(?:\n\s{8,}.+)*)", text, re.M):
+        docs.setdefault(match[1], _plain(match[2]))
+    return FrozenMap(docs)
+
+
+def _plain(markup: str) -> str:
+    """Text without the roles and commands of reStructuredText and LaTeX.
+
+    >>> _plain("see :attr:`bias` and :ref:`notes <a>`, ``True``")
+    'see bias and notes, True'
+    """
+    text = re.sub(r":\w+:`~?([^`<]+?)(?:\s*<[^>]+>)?`", r"\1", " ".join(markup.split()))
+    return re.sub(r"\\(?:text|mathrm|operatorname)\{([^}]*)\}", r"\1", text).replace("``", "").replace("\\", "")
 
 
 def main() -> None:

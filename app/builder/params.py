@@ -1,0 +1,173 @@
+"""What a parameter may be: the check that guards source text and files, and the texts of the form."""
+
+from __future__ import annotations
+
+import ast
+import math
+from typing import Any
+
+from app.builder.catalog import OpSpec, Param
+from app.builder.graph import Node
+from app.builder.literals import AUTO, DType
+
+LARGEST = 2**31 - 1
+
+
+class ParamError(ValueError):
+    """A value that a parameter cannot have; the text says what it may be."""
+
+
+def check_param(param: Param, value: Any) -> None:
+    """Raise ParamError unless `value` is one that `param` takes.
+
+    What passes here is of the closed list of literals, so it can be written into source.
+    """
+    if value is AUTO:
+        if not param.auto:
+            raise ParamError(f"{param.name} is not taken from the input; give it a value")
+        return
+    if value is None:
+        if not param.optional:
+            raise ParamError(f"{param.name} cannot be None; {wants(param)}")
+        return
+    _CHECKS[param.kind](param, value)
+
+
+def _check_int(param: Param, value: Any) -> None:
+    if type(value) is not int or abs(value) > LARGEST:
+        raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
+    _check_minimum(param, value)
+
+
+def _check_float(param: Param, value: Any) -> None:
+    if type(value) not in (int, float) or (type(value) is int and abs(value) > LARGEST):
+        raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
+    _check_minimum(param, value)
+
+
+def _check_minimum(param: Param, value: float) -> None:
+    if param.minimum is not None and not math.isnan(value) and value < param.minimum:
+        raise ParamError(f"{param.name} must be at least {param.minimum:g}, not {value}")
+
+
+def _check_bool(param: Param, value: Any) -> None:
+    if type(value) is not bool:
+        raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
+
+
+def _check_choice(param: Param, value: Any) -> None:
+    if type(value) is not str or value not in param.choices:
+        raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
+
+
+def _check_ints(param: Param, value: Any) -> None:
+    if type(value) is str and value in param.choices:
+        return
+    if type(value) is tuple:
+        if (param.count and len(value) != param.count) or len(value) > 64:
+            raise ParamError(f"{param.name} {wants(param)}, not {len(value)} of them")
+        for item in value:
+            _check_int(param, item)
+    elif param.count == 0 and param.required:
+        raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
+    else:
+        _check_int(param, value)
+
+
+def _check_dtype(param: Param, value: Any) -> None:
+    if not isinstance(value, DType) or (param.choices and value.name not in param.choices):
+        raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
+
+
+_CHECKS = {
+    "int": _check_int,
+    "float": _check_float,
+    "bool": _check_bool,
+    "choice": _check_choice,
+    "ints": _check_ints,
+    "dtype": _check_dtype,
+}
+
+
+def wants(param: Param) -> str:
+    """What the parameter takes, in words: "wants a number or 2 numbers"."""
+    words = " or ".join(repr(choice) for choice in param.choices)
+    several = f"{param.count} whole numbers" if param.count else "whole numbers in parentheses"
+    text = {
+        "int": "wants a whole number",
+        "float": "wants a number",
+        "bool": "wants True or False",
+        "choice": f"wants {words}",
+        "ints": f"wants {'' if param.count == 0 and param.required else 'a whole number or '}{several}"
+        + (f", or {words}" if words else ""),
+        "dtype": "wants a dtype" + (f" of {', '.join(param.choices)}" if param.choices else ""),
+    }[param.kind]
+    return text + (" or None" if param.optional else "")
+
+
+def parse_param(param: Param, text: str) -> Any:
+    """The value that a person typed; raises ParamError with what is wanted.
+
+    >>> parse_param(Param("kernel_size", "ints", count=2), "3, 5")
+    (3, 5)
+    >>> parse_param(Param("padding", "ints", count=2, choices=("same",)), "same")
+    'same'
+    """
+    stripped = text.strip()
+    if param.auto and stripped.lower() in ("", "auto"):
+        return AUTO
+    if stripped in param.choices:
+        value: Any = DType(stripped) if param.kind == "dtype" else stripped
+    else:
+        value = _literal(param, stripped.replace("×", ",").replace("−", "-"))
+    if param.kind == "float" and type(value) is int:
+        value = float(value)
+    if param.kind == "ints" and param.count == 0 and param.required and type(value) is int:
+        value = (value,)
+    check_param(param, value)
+    return value
+
+
+def _literal(param: Param, text: str) -> Any:
+    if param.kind == "float" and text in ("inf", "-inf", "nan"):
+        return float(text)
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+        raise ParamError(f"{param.name} {wants(param)}, not {_short(text)}") from None
+    return tuple(value) if isinstance(value, list) else value
+
+
+def format_param(value: Any) -> str:
+    """The value as a person would type it.
+
+    >>> format_param((3, 5)), format_param(DType("int64")), format_param(AUTO)
+    ('3, 5', 'int64', 'auto')
+    """
+    if value is AUTO:
+        return "auto"
+    if isinstance(value, DType):
+        return value.name
+    if isinstance(value, tuple):
+        return ", ".join(format_param(item) for item in value) + ("," if len(value) == 1 else "")
+    return value if isinstance(value, str) else repr(value)
+
+
+def check_node(spec: OpSpec, node: Node) -> None:
+    """Raise ParamError if the node has a parameter that its op lacks or a value that it cannot have."""
+    for name, value in node.params.items():
+        param = spec.param(name)
+        if param is None:
+            known = ", ".join(p.name for p in spec.params) or "no parameters"
+            raise ParamError(f"{spec.label} has no parameter {name!r:.40}; it has {known}")
+        check_param(param, value)
+
+
+def missing(spec: OpSpec, node: Node) -> tuple[str, ...]:
+    """Arguments without default that the node does not set."""
+    return tuple(p.name for p in spec.params if p.required and p.name not in node.params)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."
