@@ -1,0 +1,1 @@
+"""The windows that look at the project. Qt is at home here."""
