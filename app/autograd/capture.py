@@ -1,0 +1,273 @@
+"""One forward pass, looked at and let go: `capture` returns a `Tape`, and nothing of the graph stays alive."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from app import rng
+from app.autograd.layers import OriginRecorder
+from app.autograd.memory import SavedReader, StorageTable, saved_values
+from app.autograd.tape import Label, Tape, TapeEdge, TapeNode
+from app.autograd.walk import LEAF_SEQUENCE, execution_order, is_accumulate, short_name, walk
+from app.frozen import FrozenMap
+from app.source import Source, make_module
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+class CaptureError(RuntimeError):
+    """A graph could not be captured; the text says why and what to do."""
+
+
+class NoGraph(CaptureError):
+    """The forward pass ran, but nothing in it requires a gradient."""
+
+
+class ForwardFailed(CaptureError):
+    """The net or its loss raised. `node` and `line` tell where in the drawing and in the text, if there."""
+
+    def __init__(self, message: str, node: str | None, line: int | None, traceback_text: str) -> None:
+        super().__init__(message)
+        self.node = node
+        self.line = line
+        self.traceback_text = traceback_text
+
+
+class LossChoice(Protocol):
+    """A loss of `torch.nn` by name, with the parameters that differ from its defaults."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def params(self) -> Mapping[str, Any]: ...
+
+
+def capture(
+    model: nn.Module,
+    inputs: Tensor | tuple[Tensor, ...],
+    loss: Callable[[Any, Any], Tensor] | None = None,
+    target: Tensor | None = None,
+    *,
+    source: Source | None = None,
+    train: bool = True,
+    labels: Mapping[str, Label] | None = None,
+) -> Tape:
+    """Run `model` once on `inputs` and describe the graph below `loss(output, target)`.
+
+    Without `loss` the graph below all outputs is taken. A net with several outputs gives its first one to the loss.
+    `source` maps lines of the text to nodes of the drawing. The model is left as it was: its modes and its buffers
+    (running statistics) are put back, its parameters' `.grad` is not touched.
+
+    Raises `NoGraph` if nothing requires a gradient; what the model or the loss raises comes through.
+    """
+    given = inputs if isinstance(inputs, tuple) else (inputs,)
+    with _as_it_was(model, train):
+        return _capture(model, given, loss, target, source, train, FrozenMap(labels or {}))
+
+
+def capture_source(
+    source: Source,
+    x: Tensor | tuple[Tensor, ...],
+    y: Tensor | None,
+    loss: LossChoice | None,
+    seed: int,
+    *,
+    state_dict: Mapping[str, Tensor] | None = None,
+    train: bool = True,
+    device: str = "cpu",
+    labels: Mapping[str, Label] | None = None,
+) -> Tape:
+    """Compile the text, run one batch through it and describe the graph.
+
+    The generators are borrowed for as long as it takes, so a training that runs beside it goes on as if nothing had
+    happened. `state_dict` gives the weights, else they are drawn with `seed`.
+
+    Raises `NoGraph`, and `ForwardFailed` with the place in the drawing for whatever the text or the loss raises.
+    """
+    failure: ForwardFailed
+    try:
+        with rng.borrowed(seed):
+            model = make_module(source).to(device)
+            if state_dict is not None:
+                model.load_state_dict(dict(state_dict))
+            given = tuple(part.to(device) for part in (x if isinstance(x, tuple) else (x,)))
+            function = None if loss is None else make_loss(loss).to(device)
+            target = None if y is None else y.to(device)
+            return capture(model, given, function, target, source=source, train=train, labels=labels)
+    except CaptureError:
+        raise
+    except Exception as error:
+        failure = _failure(error, source)
+    # Raised out here so that it carries no traceback whose frames would keep the tensors alive.
+    raise failure
+
+
+def make_loss(choice: LossChoice) -> nn.Module:
+    """The loss module that `choice` names. Raises `CaptureError` for a name that `torch.nn` has no loss for."""
+    from torch.nn.modules import loss as registry
+
+    if choice.name not in registry.__all__:
+        raise CaptureError(f"torch.nn has no loss called {choice.name}. Choose another one under Training.")
+    return getattr(registry, choice.name)(**choice.params)
+
+
+@contextmanager
+def _as_it_was(model: nn.Module, train: bool) -> Iterator[None]:
+    """Train or eval mode for a while; afterwards modes and buffers are as before."""
+    import torch
+
+    modes = [(module, module.training) for module in model.modules()]
+    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    model.train(train)
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+        with torch.no_grad():
+            for buffer, before in buffers:
+                buffer.copy_(before)
+
+
+def _capture(
+    model: nn.Module,
+    inputs: tuple[Tensor, ...],
+    loss: Callable[[Any, Any], Tensor] | None,
+    target: Tensor | None,
+    source: Source | None,
+    train: bool,
+    labels: FrozenMap[str, Label],
+) -> Tape:
+    import torch
+
+    recorder = OriginRecorder(model, source)
+    with torch.inference_mode(False), torch.enable_grad():
+        with recorder:
+            output = model(*inputs)
+        answered = torch._C._autograd._get_sequence_nr()
+        value = None if loss is None else loss(_first_tensor(output), target)
+    ends = _tensors(output) if value is None else [value]
+    if not any(tensor.requires_grad for tensor in ends):
+        raise NoGraph(_why_no_graph(model))
+    nodes, edges, roots = walk(ends)
+    sequences = [node._sequence_nr() for node in nodes]
+    order = execution_order(sequences, edges, roots)
+    table = _storage_table(model, inputs, target, loss)
+    reader = SavedReader(table)
+    names = _parameter_names(model)
+    records = [
+        _record(place, node, recorder, answered, reader, names) for place, node in enumerate(nodes)
+    ]
+    return Tape(
+        nodes=_with_leaves_placed(records, edges, recorder),
+        edges=tuple(edges),
+        roots=roots,
+        order=order,
+        storages=table.storages({node: step for step, node in enumerate(order)}),
+        loss=float(value.detach()) if value is not None and value.numel() == 1 else None,
+        train=train,
+        input_shapes=tuple(tuple(part.shape) for part in inputs),
+        layers=FrozenMap({name: type(module).__name__ for name, module in model.named_modules()}),
+        labels=labels,
+    )
+
+
+def _record(
+    place: int, node: Any, recorder: OriginRecorder, answered: int, reader: SavedReader, names: dict[int, tuple[str, ...]]
+) -> TapeNode:
+    saved, name = reader.read(node, place), short_name(node)
+    if is_accumulate(node):
+        return TapeNode(place, name, parameters=names.get(id(node.variable), ()), saved=saved)
+    number = node._sequence_nr()
+    if number >= answered:
+        return TapeNode(place, name, in_loss=True, sequence=number, saved=saved, values=saved_values(node))
+    origin = recorder.origin(number)
+    return TapeNode(
+        place, name, origin.layer, origin.call, False, origin.node, origin.line, (), number, saved, saved_values(node)
+    )
+
+
+def _with_leaves_placed(
+    records: list[TapeNode], edges: list[TapeEdge], recorder: OriginRecorder
+) -> tuple[TapeNode, ...]:
+    """Leaves have no number of their own: each goes to the first operation that used it."""
+    users: dict[int, list[TapeNode]] = {}
+    for edge in edges:
+        if records[edge.target].is_leaf:
+            users.setdefault(edge.target, []).append(records[edge.source])
+    placed = list(records)
+    for leaf, its_users in users.items():
+        first = min(its_users, key=lambda user: LEAF_SEQUENCE if user.sequence is None else user.sequence)
+        placed[leaf] = TapeNode(
+            leaf,
+            records[leaf].name,
+            first.layer,
+            first.call,
+            first.in_loss,
+            first.node,
+            first.line,
+            records[leaf].parameters,
+            None,
+            records[leaf].saved,
+        )
+    return tuple(placed)
+
+
+def _storage_table(model: nn.Module, inputs: tuple[Tensor, ...], target: Tensor | None, loss: Any) -> StorageTable:
+    import torch
+
+    table = StorageTable()
+    table.mark(model.parameters(), "parameter")
+    table.mark(model.buffers(), "buffer")
+    table.mark((part for part in (*inputs, target) if part is not None), "input")
+    if isinstance(loss, torch.nn.Module):
+        table.mark(loss.parameters(), "parameter")
+        table.mark(loss.buffers(), "buffer")
+    return table
+
+
+def _parameter_names(model: nn.Module) -> dict[int, tuple[str, ...]]:
+    names: dict[int, tuple[str, ...]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names[id(parameter)] = (*names.get(id(parameter), ()), name)
+    return names
+
+
+def _tensors(output: Any) -> list[Tensor]:
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    return [leaf for leaf in tree_leaves(output) if isinstance(leaf, torch.Tensor)]
+
+
+def _first_tensor(output: Any) -> Tensor:
+    tensors = _tensors(output)
+    if not tensors:
+        raise CaptureError("The net answers with no tensor, so there is nothing to compute a loss from.")
+    return tensors[0]
+
+
+def _why_no_graph(model: nn.Module) -> str:
+    parameters = list(model.parameters())
+    if not parameters:
+        reason = "it has no parameters. Add a layer that learns, such as Linear or Conv2d"
+    elif not any(parameter.requires_grad for parameter in parameters):
+        reason = "all its parameters have requires_grad=False. Let at least one layer learn"
+    else:
+        reason = "no parameter that requires a gradient reaches the output. Look for detach() or no_grad() on the way"
+    return f"The forward pass of this net built no graph: {reason}."
+
+
+def _failure(error: Exception, source: Source) -> ForwardFailed:
+    """The error as text with its place in the drawing; the innermost line of the generated text counts."""
+    lines = [at for frame, at in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == source.filename]
+    line = lines[-1] if lines else None
+    node = next((found for at in reversed(lines) if (found := source.node_at(at))), None)
+    where = f" at line {line} of the code" if line is not None else " outside the net, in its loss or its data"
+    text = "".join(traceback.format_exception(error))
+    return ForwardFailed(f"{type(error).__name__}{where}: {error}", node, line, text)

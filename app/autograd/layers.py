@@ -1,0 +1,203 @@
+"""Which layer, which call of it and which line of the text made a backward node.
+
+Every autograd node carries the value that a per-thread counter had when the node was made. Hooks on the modules and a
+function mode on torch's operations note the counter before and after each call, so the innermost interval that holds
+a node's number is its origin. Nothing is attached to the nodes themselves.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from bisect import bisect_right
+from collections import Counter
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from app.source import Source
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@dataclass(frozen=True)
+class Origin:
+    """`layer` is a module path, `call` counts that module's calls from 1; `line` is a line of the generated text."""
+
+    layer: str = ""
+    call: int = 0
+    node: str | None = None
+    line: int | None = None
+
+
+@dataclass
+class _Spans:
+    """Half-open intervals of one depth: they do not overlap and come in rising order."""
+
+    starts: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    what: list[tuple[str, int]] = field(default_factory=list)
+
+    def at(self, number: int) -> tuple[str, int] | None:
+        place = bisect_right(self.starts, number) - 1
+        return self.what[place] if place >= 0 and number < self.ends[place] else None
+
+
+class OriginRecorder:
+    """A context in which the forward pass of `model` runs; afterwards `origin(sequence_nr)` answers.
+
+    Only the thread that entered the context is recorded, for the counter is one per thread. Calls made while a
+    backward pass runs (a checkpoint that recomputes) are left out.
+    """
+
+    def __init__(self, model: nn.Module, source: Source | None = None) -> None:
+        self._names = {module: name for name, module in model.named_modules()}
+        self._source = source
+        self._thread = threading.get_ident()
+        self._hooks: list[Any] = []
+        self._calls: Counter[str] = Counter()
+        self._open: list[tuple[int, str, int]] = []
+        self._by_depth: list[_Spans] = []
+        self._lines: list[tuple[int, int, tuple[int, ...]]] = []
+        self._first_line_at: dict[int, tuple[int, ...]] = {}
+        self._mode: Any = None
+        self._module_nodes = _nodes_by_module(source)
+        self._line_nodes = _nodes_by_line(source)
+
+    def __enter__(self) -> OriginRecorder:
+        for module in self._names:
+            self._hooks.append(module.register_forward_pre_hook(self._before, prepend=True))
+            self._hooks.append(module.register_forward_hook(self._after, always_call=True))
+        if self._source is not None:
+            self._mode = _line_mode(self)
+            self._mode.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self._mode is not None:
+            self._mode.__exit__(*error)
+            self._mode = None
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+        self._names.clear()
+
+    @property
+    def listening(self) -> bool:
+        """False in other threads and while autograd's engine runs."""
+        import torch
+
+        return threading.get_ident() == self._thread and torch._C._current_graph_task_id() == -1
+
+    def _before(self, module: nn.Module, _args: Any) -> None:
+        if self.listening:
+            name = self._names[module]
+            self._calls[name] += 1
+            self._open.append((_sequence(), name, self._calls[name]))
+
+    def _after(self, module: nn.Module, _args: Any, _output: Any) -> None:
+        if not self.listening or not self._open:
+            return
+        start, name, call = self._open.pop()
+        depth = len(self._open)
+        while len(self._by_depth) <= depth:
+            self._by_depth.append(_Spans())
+        spans, end = self._by_depth[depth], _sequence()
+        if end > start:
+            spans.starts.append(start)
+            spans.ends.append(end)
+            spans.what.append((name, call))
+
+    def note_line(self, start: int, end: int, frame: FrameType | None) -> None:
+        """A call of a torch operation began at number `start` and ended at `end`, asked for from `frame`."""
+        if end == start and start in self._first_line_at:
+            return
+        lines = self._lines_of(frame)
+        if lines:
+            self._first_line_at.setdefault(start, lines)
+            if end > start:
+                self._lines.append((start, end, lines))
+
+    def _lines_of(self, frame: FrameType | None) -> tuple[int, ...]:
+        """The lines of the generated text that are being run, innermost first."""
+        assert self._source is not None
+        filename, found = self._source.filename, []
+        while frame is not None:
+            if frame.f_code.co_filename == filename:
+                found.append(frame.f_lineno)
+            frame = frame.f_back
+        return tuple(found)
+
+    def origin(self, number: int) -> Origin:
+        """Where the node with this sequence number comes from."""
+        layer, call = next((at for spans in reversed(self._by_depth) if (at := spans.at(number))), ("", 0))
+        lines = self._lines_at(number)
+        node = self._node(layer, lines)
+        line = next((n for n in lines if self._line_nodes.get(n)), lines[0] if lines else None)
+        return Origin(layer, call, node, line)
+
+    def _lines_at(self, number: int) -> tuple[int, ...]:
+        place = bisect_right(self._lines, number, key=lambda span: span[0]) - 1
+        if place >= 0 and number < self._lines[place][1]:
+            return self._lines[place][2]
+        # A custom Function takes its number first and runs its operations, which make no nodes, after that.
+        return self._first_line_at.get(number + 1, ())
+
+    def _node(self, layer: str, lines: tuple[int, ...]) -> str | None:
+        """The drawing's node: the one whose module this is and whose line it is, then either of the two."""
+        written = [node for line in lines for node in self._line_nodes.get(line, ())]
+        path = layer
+        while path:
+            owners = self._module_nodes.get(path, ())
+            if owners:
+                return next((node for node in owners if node in written), owners[0])
+            path = path.rpartition(".")[0]
+        plain = [node for node in written if node not in self._owning_nodes]
+        return next(iter(plain or written), None)
+
+    @property
+    def _owning_nodes(self) -> frozenset[str]:
+        return frozenset(self._source.modules) if self._source else frozenset()
+
+    def owner(self, parameter: str) -> str | None:
+        """The drawing's node whose module holds the parameter of this name."""
+        return self._node(parameter.rpartition(".")[0], ())
+
+
+def _sequence() -> int:
+    import torch
+
+    return torch._C._autograd._get_sequence_nr()
+
+
+def _line_mode(recorder: OriginRecorder) -> Any:
+    """A mode that sees every call of torch's functions, methods and operators made on this thread."""
+    from torch.overrides import TorchFunctionMode
+
+    class LineMode(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if not recorder.listening:
+                return func(*args, **(kwargs or {}))
+            start = _sequence()
+            try:
+                return func(*args, **(kwargs or {}))
+            finally:
+                recorder.note_line(start, _sequence(), sys._getframe(1))
+
+    return LineMode()
+
+
+def _nodes_by_module(source: Source | None) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for node, path in (source.modules.items() if source else ()):
+        found[path] = (*found.get(path, ()), node)
+    return found
+
+
+def _nodes_by_line(source: Source | None) -> dict[int, tuple[str, ...]]:
+    found: dict[int, tuple[str, ...]] = {}
+    for node, lines in (source.lines.items() if source else ()):
+        for line in lines:
+            found[line] = (*found.get(line, ()), node)
+    return found

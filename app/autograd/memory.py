@@ -1,0 +1,206 @@
+"""What a backward node keeps alive, read without touching it.
+
+Only the packed form (`_raw_saved_*`) is read for tensors: asking for `_saved_*` would run unpack hooks, which under
+`checkpoint` compute the forward pass again. No object found here outlives the call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from app.autograd.tape import Saved, Storage
+from app.frozen import FrozenMap
+
+# torch hands negative dimensions and indices out as unsigned 64-bit numbers.
+_WRAPPED = 2**63
+_MISMATCH = re.compile(r"is at version (\d+); expected version (\d+)")
+_LONGEST_TEXT = 200
+
+
+@dataclass
+class StorageTable:
+    """Small numbers for memory blocks. `kinds` maps the address of a block to "parameter", "buffer" or "input"."""
+
+    kinds: dict[int, str] = field(default_factory=dict)
+    numbers: dict[int, int] = field(default_factory=dict)
+    sizes: list[int] = field(default_factory=list)
+    sorts: list[str] = field(default_factory=list)
+    holders: list[list[int]] = field(default_factory=list)
+
+    def mark(self, tensors: Iterable[Any], kind: str) -> None:
+        """Say what the blocks behind `tensors` are; the first word counts."""
+        for tensor in tensors:
+            for part in _plain_parts(tensor):
+                self.kinds.setdefault(part.untyped_storage()._cdata, kind)
+
+    def number(self, tensor: Any, holder: int) -> int:
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key not in self.numbers:
+            self.numbers[key] = len(self.sizes)
+            self.sizes.append(storage.nbytes())
+            self.sorts.append(self.kinds.get(key, "activation"))
+            self.holders.append([])
+        number = self.numbers[key]
+        if holder not in self.holders[number][-1:]:
+            self.holders[number].append(holder)
+        return number
+
+    def storages(self, steps: dict[int, int]) -> tuple[Storage, ...]:
+        """The blocks; `steps` maps node ids to places in the execution order."""
+        return tuple(
+            Storage(number, size, kind, tuple(dict.fromkeys(holders)), max(holders, key=lambda n: steps[n]))
+            for number, (size, kind, holders) in enumerate(zip(self.sizes, self.sorts, self.holders, strict=True))
+        )
+
+
+class SavedReader:
+    """Reads nodes one after the other; tensors that `checkpoint` keeps outside the graph count once."""
+
+    def __init__(self, table: StorageTable) -> None:
+        self.table = table
+        self._frames: list[Any] = []
+
+    def read(self, node: Any, number: int) -> tuple[Saved, ...]:
+        """The tensors that `node` keeps, in torch's naming (`input`, `weight`, `saved_tensors[0]`, `ctx.mask`)."""
+        found: list[Saved] = []
+        for attribute, items in _raw_saved(node):
+            plain = all(raw.unpack_hook is None for _, raw in items)
+            for name, raw in items:
+                data, hook = raw.data, raw.unpack_hook
+                if data is None:
+                    continue
+                if hook is None:
+                    version = _saved_version(node, attribute, data, len(items)) if plain else None
+                    found += self._saved(name, data, number, version)
+                    continue
+                for packed in _tensors_in(data):
+                    found += self._saved(f"{name} (packed)", packed, number)
+                for kept_name, kept in self._checkpointed(hook):
+                    found += self._saved(kept_name, kept, number)
+        for name, tensor in _context_tensors(node):
+            found += self._saved(name, tensor, number)
+        return tuple(found)
+
+    def _saved(self, name: str, tensor: Any, holder: int, version: int | None = None) -> Iterator[Saved]:
+        shape, dtype = tuple(int(n) for n in tensor.shape), str(tensor.dtype).removeprefix("torch.")
+        now = None if tensor.is_inference() else tensor._version
+        for part in _plain_parts(tensor):
+            storage = self.table.number(part, holder)
+            size = part.numel() * part.element_size()
+            yield Saved(name, shape, dtype, size, self.table.sorts[storage], storage, version, now)
+
+    def _checkpointed(self, hook: Any) -> Iterator[tuple[str, Any]]:
+        """Non-reentrant `checkpoint` keeps its inputs in a frame that only its unpack hook can reach."""
+        for cell in getattr(hook, "__closure__", None) or ():
+            frame = cell.cell_contents
+            if type(frame).__name__ != "_CheckpointFrame" or any(frame is known for known in self._frames):
+                continue
+            self._frames.append(frame)
+            for place, kept in enumerate(getattr(frame, "saved_args", None) or ()):
+                for tensor in _tensors_in(getattr(kept, "data", kept)):
+                    yield f"checkpoint input {place}", tensor
+
+
+def saved_values(node: Any) -> FrozenMap[str, Any]:
+    """The plain values that a node keeps (`stride`, `padding`, sizes), as numbers, texts, None and tuples of them."""
+    if _is_custom(node):
+        return FrozenMap({name: _value(value) for name, value in vars(node).items() if _is_plain(value)})
+    values = {}
+    for name in _saved_names(type(node))[1]:
+        values[name.removeprefix("_saved_")] = _value(getattr(node, name))
+    return FrozenMap(values)
+
+
+@lru_cache(maxsize=1024)
+def _saved_names(kind: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Attribute names of one class of nodes: packed tensors, and values that are no tensors."""
+    names = dir(kind)
+    raw = tuple(name for name in names if name.startswith("_raw_saved_"))
+    tensors = {name.removeprefix("_raw") for name in raw}
+    return raw, tuple(name for name in names if name.startswith("_saved_") and name not in tensors)
+
+
+def _is_custom(node: Any) -> bool:
+    import torch
+
+    return isinstance(node, torch._C._FunctionBase)
+
+
+def _raw_saved(node: Any) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
+    """(attribute that unpacks them, [(name for people, packed tensor)]) of everything the node saved."""
+    if _is_custom(node):
+        raws = node._raw_saved_tensors or ()
+        yield "saved_tensors", [(f"saved_tensors[{place}]", raw) for place, raw in enumerate(raws)]
+        return
+    for attribute in _saved_names(type(node))[0]:
+        value, name = getattr(node, attribute), attribute.removeprefix("_raw_saved_")
+        if isinstance(value, (tuple, list)):
+            items = [(f"{name}[{place}]", raw) for place, raw in enumerate(value)]
+        else:
+            items = [] if value is None else [(name, value)]
+        yield attribute.removeprefix("_raw"), items
+
+
+def _context_tensors(node: Any) -> Iterator[tuple[str, Any]]:
+    """Tensors that a custom Function hung on its `ctx` instead of saving them."""
+    if _is_custom(node):
+        for name, value in vars(node).items():
+            for tensor in _tensors_in(value):
+                yield f"ctx.{name}", tensor
+
+
+def _saved_version(node: Any, attribute: str, tensor: Any, count: int) -> int | None:
+    """The version that `tensor`, one of `count` behind `attribute`, had when it was saved; None if not to be known.
+
+    torch keeps that number to itself and tells it only in the error that it raises when the tensor has changed.
+    Must not be asked where an unpack hook would run.
+    """
+    if tensor.is_inference():
+        return None
+    try:
+        getattr(node, attribute)
+    except RuntimeError as error:
+        match = _MISMATCH.search(str(error))
+        return int(match[2]) if match and count == 1 else None
+    return tensor._version
+
+
+def _tensors_in(value: Any) -> Iterator[Any]:
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    return (leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor))
+
+
+def _plain_parts(tensor: Any) -> Iterator[Any]:
+    """The dense tensors behind a tensor: itself, or the indices and values of a sparse one."""
+    import torch
+
+    if tensor.layout is torch.strided:
+        yield tensor
+    elif tensor.layout is torch.sparse_coo:
+        yield from (tensor._indices(), tensor._values())
+    else:
+        yield tensor.values()
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return all(_is_plain(item) for item in value)
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return tuple(_value(item) for item in value)
+    if isinstance(value, bool) or value is None or isinstance(value, float):
+        return value
+    if isinstance(value, int):
+        return value - 2 * _WRAPPED if value >= _WRAPPED else value
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"

@@ -1,0 +1,199 @@
+"""The graph that one forward pass left behind, as frozen plain data that holds no tensor and no autograd node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from app.frozen import FrozenMap
+
+ACCUMULATE = "AccumulateGrad"
+LOSS = "loss"
+
+
+@dataclass(frozen=True)
+class Label:
+    """How a node of the drawing is called and coloured; `category` is a key such as "conv", "" if unknown."""
+
+    title: str
+    category: str = ""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A tensor that a backward node keeps.
+
+    `bytes` is what its elements take, `storage` the number of the memory block behind it in `Tape.storages` (several
+    saved tensors can share one). `kind` is "activation", "parameter", "buffer" or "input". `version` is the tensor's
+    version counter when it was saved and `version_now` the one after the forward pass; they differ when somebody
+    changed the tensor in place, and are None where torch does not tell (custom Functions, packed tensors).
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    bytes: int
+    kind: str
+    storage: int
+    version: int | None = None
+    version_now: int | None = None
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A memory block that backward needs: `holders` are node ids, the last of which in execution order frees it."""
+
+    id: int
+    bytes: int
+    kind: str
+    holders: tuple[int, ...]
+    freed_by: int
+
+
+@dataclass(frozen=True)
+class TapeNode:
+    """One autograd node, named as torch names it ("ConvolutionBackward0").
+
+    `layer` is the path of the innermost module that made it ("" for the net's own operations and for the loss),
+    `call` tells the calls of that module apart, `node` is the drawing's node, `line` the line of the generated text.
+    `parameters` are all names of the parameter that an AccumulateGrad node writes to. `in_loss` marks what was made
+    after the net had answered.
+    """
+
+    id: int
+    name: str
+    layer: str = ""
+    call: int = 0
+    in_loss: bool = False
+    node: str | None = None
+    line: int | None = None
+    parameters: tuple[str, ...] = ()
+    sequence: int | None = None
+    saved: tuple[Saved, ...] = ()
+    values: FrozenMap[str, Any] = field(default_factory=FrozenMap)
+
+    @property
+    def is_leaf(self) -> bool:
+        """True where the gradient is added to a tensor's `.grad`."""
+        return self.name == ACCUMULATE
+
+
+@dataclass(frozen=True)
+class TapeEdge:
+    """A gradient's way from input `slot` of the forward op of `source` to output `output_nr` of that of `target`.
+
+    `shape` is the shape of the gradient that arrives; None where torch does not tell.
+    """
+
+    source: int
+    slot: int
+    target: int
+    output_nr: int
+    shape: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Tape:
+    """Everything that backward would walk, `nodes[i].id == i`.
+
+    `order` is the order in which torch's engine would run the nodes on one device. `layers` maps module paths to
+    class names, `labels` drawing nodes to their looks. `loss` is None when the net's outputs were taken themselves.
+    """
+
+    nodes: tuple[TapeNode, ...]
+    edges: tuple[TapeEdge, ...]
+    roots: tuple[int, ...]
+    order: tuple[int, ...]
+    storages: tuple[Storage, ...]
+    loss: float | None
+    train: bool
+    input_shapes: tuple[tuple[int, ...], ...] = ()
+    layers: FrozenMap[str, str] = field(default_factory=FrozenMap)
+    labels: FrozenMap[str, Label] = field(default_factory=FrozenMap)
+
+    @cached_property
+    def held(self) -> int:
+        """Bytes kept alive for backward alone: activations, each memory block counted once."""
+        return sum(s.bytes for s in self.storages if s.kind == "activation")
+
+    @cached_property
+    def steps(self) -> dict[int, int]:
+        """Node id -> its place in the execution order, from 0."""
+        return {node: step for step, node in enumerate(self.order)}
+
+    @cached_property
+    def outgoing(self) -> dict[int, tuple[TapeEdge, ...]]:
+        """Edges by source, in slot order."""
+        found: dict[int, list[TapeEdge]] = {}
+        for edge in self.edges:
+            found.setdefault(edge.source, []).append(edge)
+        return {key: tuple(sorted(edges, key=lambda e: e.slot)) for key, edges in found.items()}
+
+    @cached_property
+    def incoming(self) -> dict[int, tuple[TapeEdge, ...]]:
+        """Edges by target."""
+        found: dict[int, list[TapeEdge]] = {}
+        for edge in self.edges:
+            found.setdefault(edge.target, []).append(edge)
+        return {key: tuple(edges) for key, edges in found.items()}
+
+    def title_of(self, node: TapeNode) -> str:
+        """The name a person knows the node's origin by: the drawing's name, the layer's path, or "loss"."""
+        if node.in_loss:
+            return LOSS
+        if node.node is not None:
+            label = self.labels.get(node.node)
+            return label.title if label else node.layer or node.node
+        return node.layer or self.layers.get("", "net")
+
+
+def to_json(tape: Tape) -> dict[str, Any]:
+    """The tape as JSON-ready plain data; `held_bytes` counts each memory block of `storages` once."""
+    return {
+        "loss": tape.loss,
+        "train": tape.train,
+        "inputs": [list(shape) for shape in tape.input_shapes],
+        "held_bytes": tape.held,
+        "nodes": [_node_json(tape, node) for node in tape.nodes],
+        "edges": [
+            {"source": e.source, "slot": e.slot, "target": e.target, "output_nr": e.output_nr} for e in tape.edges
+        ],
+        "order": list(tape.order),
+        "storages": [
+            {"id": s.id, "bytes": s.bytes, "kind": s.kind, "holders": list(s.holders), "freed_by": s.freed_by}
+            for s in tape.storages
+        ],
+    }
+
+
+def _node_json(tape: Tape, node: TapeNode) -> dict[str, Any]:
+    return {
+        "id": node.id,
+        "name": node.name,
+        "layer": tape.title_of(node),
+        "module": node.layer or None,
+        "node": node.node,
+        "line": node.line,
+        "parameter": node.parameters[0] if node.parameters else None,
+        "parameters": list(node.parameters),
+        "sequence": node.sequence,
+        "saved": [
+            {
+                "name": s.name,
+                "shape": list(s.shape),
+                "dtype": s.dtype,
+                "bytes": s.bytes,
+                "kind": s.kind,
+                "storage": s.storage,
+                "version": s.version,
+                "version_now": s.version_now,
+            }
+            for s in node.saved
+        ],
+        "values": {name: _plain(value) for name, value in node.values.items()},
+    }
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value

@@ -1,0 +1,137 @@
+"""A neutral picture of any graph: boxes, arrows and groups, before anybody decides where they stand.
+
+Whoever owns a graph (the builder, autograd) turns it into a `Drawing`; layout, the painter and Graphviz know only this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Shape = Literal["op", "leaf", "folded"]
+Direction = Literal["LR", "RL", "TB", "BT"]
+
+
+class BadDrawing(ValueError):
+    """A drawing whose parts do not fit together; the text names the part."""
+
+
+@dataclass(frozen=True)
+class Chip:
+    """A small label inside a box. `kind` is "held" (memory kept for backward), "parameter", "buffer" or "input"."""
+
+    text: str
+    kind: str = "held"
+
+
+@dataclass(frozen=True)
+class Box:
+    """One node. `group` is the id of the group it stands in.
+
+    `under` is the id of a box below which this one hangs (a parameter under its operation) instead of taking a place
+    in the row. `link` is what the box stands for in the drawing on the canvas, if anything.
+    """
+
+    id: str
+    title: str
+    subtitle: str = ""
+    lines: tuple[str, ...] = ()
+    category: str = "io"
+    shape: Shape = "op"
+    group: str | None = None
+    chips: tuple[Chip, ...] = ()
+    under: str | None = None
+    link: str | None = None
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """From box to box. `kind` is "gradient" or "wire"; `count` says how many edges it stands for."""
+
+    source: str
+    target: str
+    label: str = ""
+    kind: str = "wire"
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Group:
+    """A named frame around boxes. `caption` stands at the right of its title (a subtotal)."""
+
+    id: str
+    title: str
+    category: str = "io"
+    parent: str | None = None
+    caption: str = ""
+    link: str | None = None
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """`direction` is the way the arrows run: "LR" for data, "RL" for gradients, whose layers keep their forward order.
+
+    Raises `BadDrawing` for ids that occur twice and for arrows, groups and boxes that refer to something absent.
+    """
+
+    boxes: tuple[Box, ...]
+    arrows: tuple[Arrow, ...] = ()
+    groups: tuple[Group, ...] = ()
+    direction: Direction = "LR"
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        boxes = {box.id for box in self.boxes}
+        groups = {group.id for group in self.groups}
+        if len(boxes) < len(self.boxes) or len(groups) < len(self.groups):
+            raise BadDrawing("two boxes or two groups of the drawing have the same id")
+        for box in self.boxes:
+            if box.group is not None and box.group not in groups:
+                raise BadDrawing(f"the box {box.id} stands in the group {box.group}, which is not there")
+            if box.under is not None and box.under not in boxes:
+                raise BadDrawing(f"the box {box.id} hangs under {box.under}, which is not there")
+        for arrow in self.arrows:
+            if arrow.source not in boxes or arrow.target not in boxes:
+                raise BadDrawing(f"the arrow {arrow.source} -> {arrow.target} leads to a box that is not there")
+        _check_nesting(self.groups)
+
+
+def _check_nesting(groups: tuple[Group, ...]) -> None:
+    parents = {group.id: group.parent for group in groups}
+    for group in groups:
+        seen, above = {group.id}, group.parent
+        while above is not None:
+            if above not in parents:
+                raise BadDrawing(f"the group {group.id} stands in {above}, which is not there")
+            if above in seen:
+                raise BadDrawing(f"the group {group.id} stands in itself")
+            seen.add(above)
+            above = parents[above]
+
+
+def bytes_text(count: int) -> str:
+    """Memory as a person reads it, in binary units with three figures.
+
+    >>> bytes_text(160), bytes_text(2048), bytes_text(5_536_482), bytes_text(3 << 30)
+    ('160 B', '2.00 KiB', '5.28 MiB', '3.00 GiB')
+    >>> bytes_text(196 * 1024), bytes_text(1023 * 1024), bytes_text(1048575)
+    ('196 KiB', '1023 KiB', '1.00 MiB')
+    """
+    if count < 1024:
+        return f"{count} B"
+    value = float(count)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        value /= 1024
+        digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
+        if round(value, digits) < 1024 or unit == "TiB":
+            return f"{value:.{digits}f} {unit}"
+    raise AssertionError("unreachable")
+
+
+def shape_text(shape: tuple[int, ...]) -> str:
+    """A tensor's shape with real multiplication signs.
+
+    >>> shape_text((64, 32, 3, 3)), shape_text(())
+    ('64×32×3×3', 'scalar')
+    """
+    return "×".join(map(str, shape)) or "scalar"
