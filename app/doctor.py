@@ -53,7 +53,7 @@ def report() -> tuple[Check, ...]:
         _devices(),
         _torchvision(),
         _pyside(),
-        *_qt_libraries(),
+        *qt_libraries(),
         _window(),
         _versioned("pyqtgraph", PYQTGRAPH),
         *(_versioned(name) for name in OTHERS),
@@ -216,7 +216,7 @@ def missing_libraries(files: Iterable[Path]) -> tuple[str, ...]:
     return tuple(missing)
 
 
-def _qt_libraries() -> tuple[Check, ...]:
+def qt_libraries() -> tuple[Check, ...]:
     """What Qt itself is linked to. Only on Linux are these the system's business."""
     folder = _qt_folder()
     if folder is None or not sys.platform.startswith("linux"):
