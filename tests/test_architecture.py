@@ -39,7 +39,7 @@ ARROWS = {
     "document": PURE,
     "background": PURE,
     "training_thread": PURE,
-    "settings": "",
+    "settings": "data.sources",  # the default of the data folder is stated there
     "doctor": "data system_packages",
     "system_packages": "",
     "project_file": "project builder data.config training.config",
