@@ -1,0 +1,39 @@
+"""A queue between one writer and one reader that never makes the writer wait and sends no signal.
+
+The training thread appends at every step; the window drains it when it repaints.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Ring(Generic[T]):
+    """The newest `capacity` items; `lost` counts the older ones that nobody came for."""
+
+    def __init__(self, capacity: int = 1_000_000) -> None:
+        # A deque's append and popleft are atomic.
+        self._items: deque[T] = deque(maxlen=capacity)
+        self.lost = 0
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def append(self, item: T) -> None:
+        if len(self._items) == self._items.maxlen:
+            self.lost += 1
+        self._items.append(item)
+
+    def drain(self) -> list[T]:
+        """Take out what is there now, oldest first; what comes meanwhile is for the next time."""
+        items: list[T] = []
+        for _ in range(len(self._items)):
+            try:
+                items.append(self._items.popleft())
+            except IndexError:
+                # The ring ran full meanwhile and let go of items that were counted.
+                break
+        return items

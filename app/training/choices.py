@@ -1,0 +1,274 @@
+"""Losses and optimizers, and the parameters that their signatures ask for.
+
+Both lists are closed: a name is looked up here and never on torch itself. What a class takes, its defaults and its
+words come from torch (`inspect.signature` and the docstring); whether a value is right is asked of torch too, by
+building the thing once on a parameter of one number.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from app.frozen import FrozenMap
+from app.training.config import Choice
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.optim import Optimizer
+
+CLASS_IDS = "class ids"
+ONE_HOT = "one-hot"
+
+# What a loss is compared with, for data with classes: the ids (int64), or a 1 for the class and 0 elsewhere (float32).
+LOSSES: FrozenMap[str, str] = FrozenMap(
+    CrossEntropyLoss=CLASS_IDS,
+    NLLLoss=CLASS_IDS,
+    MultiMarginLoss=CLASS_IDS,
+    BCEWithLogitsLoss=ONE_HOT,
+    BCELoss=ONE_HOT,
+    MultiLabelSoftMarginLoss=ONE_HOT,
+    MSELoss=ONE_HOT,
+    L1Loss=ONE_HOT,
+    SmoothL1Loss=ONE_HOT,
+    HuberLoss=ONE_HOT,
+    KLDivLoss=ONE_HOT,
+)
+
+# LBFGS needs a closure, SparseAdam sparse gradients, Muon matrices alone: none of them runs in the plain loop.
+OPTIMIZERS: tuple[str, ...] = (
+    "Adam", "AdamW", "SGD", "RMSprop", "NAdam", "RAdam", "Adamax", "Adagrad", "Adadelta", "Adafactor", "Rprop", "ASGD",
+)  # fmt: skip
+
+# Deprecated by torch (size_average, reduce), or for CUDA graphs and differentiating through the optimizer.
+_LEFT_OUT = {"self", "params", "size_average", "reduce", "capturable", "differentiable"}
+_TENSORS = {"weight", "pos_weight"}
+
+
+class ChoiceError(ValueError):
+    """A loss or an optimizer that torch would not make; `param` names the field if one is to blame."""
+
+    def __init__(self, message: str, param: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+@dataclass(frozen=True)
+class Param:
+    """One field of the form; the fields are those of the layer catalog's parameters.
+
+    A "literal" is a number, None, or a tuple of numbers (`count` of them; 0: any).
+    """
+
+    name: str
+    kind: str
+    default: Any
+    required: bool = False
+    choices: tuple[Any, ...] = ()
+    auto: bool = False
+    count: int = 0
+    optional: bool = False
+    minimum: float | None = None
+    doc: str = ""
+
+
+def loss_params(name: str) -> tuple[Param, ...]:
+    """The fields of a loss of `LOSSES`. Imports torch. Raises ChoiceError for another name."""
+    _known("loss", name, LOSSES)
+    return _params(f"torch.nn.{name}")
+
+
+def optimizer_params(name: str) -> tuple[Param, ...]:
+    """The fields of an optimizer of `OPTIMIZERS`. Imports torch. Raises ChoiceError for another name."""
+    _known("optimizer", name, OPTIMIZERS)
+    return _params(f"torch.optim.{name}")
+
+
+def make_loss(choice: Choice) -> nn.Module:
+    """The loss as a module. Raises ChoiceError with torch's own words."""
+    import torch
+
+    fields = _checked(choice, loss_params(choice.name))
+    values = {k: torch.tensor(v, dtype=torch.float32) if k in _TENSORS and v is not None else v for k, v in fields.items()}
+    loss: nn.Module = _build(choice, lambda: _loss_class(choice.name)(**values))
+    return loss
+
+
+def make_optimizer(choice: Choice, parameters: Iterable[Any]) -> Optimizer:
+    """The optimizer over `parameters`. Raises ChoiceError with torch's own words."""
+    values = _checked(choice, optimizer_params(choice.name))
+    optimizer: Optimizer = _build(choice, lambda: _optimizer_class(choice.name)(parameters, **values))
+    return optimizer
+
+
+def check_loss(choice: Choice) -> None:
+    """Make the loss and use it once on zeros of two classes. Raises ChoiceError."""
+    import torch
+
+    loss = make_loss(choice)
+    classes = len(choice.params["weight"]) if choice.params.get("weight") else 2
+    targets = torch.zeros(1, dtype=torch.int64) if LOSSES[choice.name] == CLASS_IDS else torch.zeros(1, classes)
+    _build(choice, lambda: loss(torch.zeros(1, classes), targets))
+
+
+def check_optimizer(choice: Choice) -> None:
+    """Make the optimizer over one number and take a step with it. Raises ChoiceError."""
+    import torch
+
+    parameter = torch.zeros(1, requires_grad=True)
+    parameter.grad = torch.zeros(1)
+    optimizer = make_optimizer(choice, [parameter])
+    _build(choice, optimizer.step)
+
+
+def loss_call(choice: Choice) -> str:
+    """The Python text that makes the loss: `nn.CrossEntropyLoss(label_smoothing=0.1)`."""
+    values = _checked(choice, loss_params(choice.name))
+    texts = []
+    for name, value in values.items():
+        tensor = name in _TENSORS and value is not None
+        texts.append(f"{name}=torch.tensor({value!r}, dtype=torch.float32)" if tensor else f"{name}={value!r}")
+    return f"nn.{choice.name}({', '.join(texts)})"
+
+
+def optimizer_call(choice: Choice, parameters: str = "model.parameters()") -> str:
+    """The Python text that makes the optimizer: `torch.optim.Adam(model.parameters(), lr=0.001)`."""
+    values = _checked(choice, optimizer_params(choice.name))
+    return f"torch.optim.{choice.name}({', '.join([parameters, *(f'{k}={v!r}' for k, v in values.items())])})"
+
+
+def _known(what: str, name: str, names: Iterable[str]) -> None:
+    if name not in names:
+        raise ChoiceError(f"There is no {what} “{name}” here. Choose one of: {', '.join(names)}.")
+
+
+def _loss_class(name: str) -> Callable[..., Any]:
+    from torch import nn
+
+    return {key: getattr(nn, key) for key in LOSSES}[name]
+
+
+def _optimizer_class(name: str) -> Callable[..., Any]:
+    from torch import optim
+
+    return {key: getattr(optim, key) for key in OPTIMIZERS}[name]
+
+
+def _build(choice: Choice, make: Callable[[], Any]) -> Any:
+    try:
+        return make()
+    except (ValueError, TypeError, RuntimeError, IndexError, OverflowError) as error:
+        text = str(error)
+        to_blame = next((name for name in choice.params if re.search(rf"\b{name}\b", text)), None)
+        raise ChoiceError(f"{choice.name}: {text}", to_blame) from error
+
+
+def _checked(choice: Choice, params: tuple[Param, ...]) -> dict[str, Any]:
+    """The parameters of `choice`, every one known and of its kind, so that their `repr` is Python."""
+    fields = {param.name: param for param in params}
+    for name, value in choice.params.items():
+        if name not in fields:
+            raise ChoiceError(f"{choice.name} has no parameter “{name}”. It has: {', '.join(fields)}.", name)
+        if not _fits(value, fields[name]):
+            raise ChoiceError(f"{choice.name}: {name} cannot be {value!r}; {_wanted(fields[name])}.", name)
+    return dict(choice.params)
+
+
+def _fits(value: Any, param: Param) -> bool:
+    if value is None:
+        return param.optional
+    if param.kind == "choice":
+        return value in param.choices
+    if param.kind == "bool":
+        return isinstance(value, bool)
+    if param.kind == "int":
+        return isinstance(value, int) and not isinstance(value, bool)
+    if param.kind == "float":
+        return _is_number(value)
+    if not isinstance(value, tuple) or not value or (param.count and len(value) != param.count):
+        return False
+    # Adafactor's eps may hold a None, as its default does.
+    holes = isinstance(param.default, tuple) and None in param.default
+    return all(_is_number(item) or (holes and item is None) for item in value)
+
+
+def _is_number(value: Any) -> bool:
+    # False for nan and the infinities, whose repr is no Python, and for whole numbers that no float can hold.
+    return isinstance(value, int | float) and not isinstance(value, bool) and -1e308 < value < 1e308
+
+
+def _wanted(param: Param) -> str:
+    words = {
+        "choice": "it must be one of " + ", ".join(map(repr, param.choices)),
+        "bool": "it must be True or False",
+        "int": "it must be a whole number",
+        "float": "it must be a number",
+        "literal": f"it must be a tuple of {param.count or 'finite'} numbers",
+    }[param.kind]
+    return words + (" or None" if param.optional else "")
+
+
+@cache
+def _params(target: str) -> tuple[Param, ...]:
+    name = target.rpartition(".")[2]
+    cls = _loss_class(name) if name in LOSSES else _optimizer_class(name)
+    docs = _argument_docs(inspect.getdoc(cls) or "")
+    signature = inspect.signature(cls)
+    return tuple(
+        _param(name, parameter, docs.get(name, ""))
+        for name, parameter in signature.parameters.items()
+        if name not in _LEFT_OUT
+    )
+
+
+def _param(name: str, parameter: inspect.Parameter, doc: str) -> Param:
+    default, annotation = parameter.default, str(parameter.annotation)
+    optional = default is None or "None" in annotation.split("[")[0]
+    count = 0
+    choices: tuple[Any, ...] = ()
+    if name == "reduction":
+        # "none" leaves one loss a sample, and backward() wants one number.
+        kind, choices, optional = "choice", ("mean", "sum"), False
+    elif name in _TENSORS:
+        kind = "literal"
+    elif isinstance(default, tuple):
+        kind, count, optional = "literal", len(default), False
+    elif isinstance(default, bool) or "bool" in annotation:
+        kind = "bool"
+    elif "float" in annotation or isinstance(default, float):
+        kind = "float"
+    else:
+        kind = "int"
+    return Param(name, kind, default, False, choices, count=count, optional=optional, doc=doc)
+
+
+def _argument_docs(doc: str) -> dict[str, str]:
+    """The descriptions under `Args:` of one of torch's docstrings, by argument, as one line of plain text each.
+
+    >>> _argument_docs("Args:\\n    lr (float, optional): learning\\n        rate (default: 1e-3)\\n    d: clip\\n\\nX")
+    {'lr': 'learning rate (default: 1e-3)', 'd': 'clip'}
+    """
+    found: dict[str, str] = {}
+    _, _, rest = doc.partition("Args:\n")
+    margin = len(rest) - len(rest.lstrip(" "))
+    current = None
+    for line in rest.splitlines():
+        if line.strip() and len(line) - len(line.lstrip()) < max(margin, 1):
+            break
+        match = re.match(rf" {{{margin}}}(\w+)\s*(?:\(.*?\))?\s*:\s*(.*)", line)
+        if match:
+            current = match[1]
+            found[current] = match[2]
+        elif current and line.strip():
+            found[current] += f" {line.strip()}"
+    return {name: _plain(text) for name, text in found.items()}
+
+
+def _plain(text: str) -> str:
+    """Without the marks of reStructuredText."""
+    text = re.sub(r":\w+:`(.*?)(?:\s*<.*?>)?`", r"\1", text)
+    return re.sub(r"`+(.*?)(?:\s*<.*?>)?`+_?", r"\1", text).strip()

@@ -1,0 +1,181 @@
+"""The hands on a run, usable from any thread: pause, resume, one step, stop, and work between two steps."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from app.training.live import Live
+
+T = TypeVar("T")
+Ending = Literal["done", "stopped", "failed", "abandoned"]
+
+
+class RunEnded(RuntimeError):
+    """Work was handed to a run whose live model is gone; its weights are in `Control.result`."""
+
+
+class NoWeights(RuntimeError):
+    """The run ended before it had a model."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is left of a run, however it ended: the weights on the CPU, or None if no model was made."""
+
+    ending: Ending
+    epoch: int
+    step: int
+    state_dict: dict[str, Tensor] | None = field(repr=False, default=None)
+
+
+class Control:
+    """One per run. Every method returns at once, except `weights` on a run that goes on."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._paused = False
+        self._credits = 0
+        self._stopping = False
+        self._calls: deque[tuple[Callable[[Live], Any], Future[Any]]] = deque()
+        self._live: Live | None = None
+        self._loop_thread: int | None = None
+        self._result: Result | None = None
+        # Read by the loop at every step without the lock: whether there is anything to look at.
+        self.attention = False
+
+    @property
+    def paused(self) -> bool:
+        """Whether the run stands, or will after the step that is under way."""
+        return self._paused
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping
+
+    @property
+    def result(self) -> Result | None:
+        """None until the run has ended."""
+        return self._result
+
+    def pause(self) -> None:
+        """Stand before the next step."""
+        with self._condition:
+            self._paused, self._credits = True, 0
+            self._changed()
+
+    def resume(self) -> None:
+        with self._condition:
+            self._paused, self._credits = False, 0
+            self._changed()
+
+    def step(self) -> None:
+        """Take one more step (a batch), then stand."""
+        with self._condition:
+            self._paused = True
+            self._credits += 1
+            self._changed()
+
+    def stop(self) -> None:
+        """End after the step that is under way. The weights stay, see `result`."""
+        with self._condition:
+            self._stopping = True
+            self._changed()
+
+    def call(self, function: Callable[[Live], T]) -> Future[T]:
+        """Run `function(live)` on the loop's thread between two steps, at once if the run stands.
+
+        The generators, the buffers, the train flags and the gradients are put back afterwards, so the numbers of the
+        run stay what they were; weights that the function writes stay written. The future gets RunEnded if the run
+        has ended before.
+        """
+        future: Future[T] = Future()
+        with self._condition:
+            if self._result is not None:
+                future.set_exception(RunEnded("The run has ended; its weights are in `Control.result`."))
+                return future
+            self._calls.append((function, future))
+            self._changed()
+        # Whoever holds the suspended generator may ask as well, and would wait for itself.
+        if self._loop_thread == threading.get_ident():
+            self.run_calls()
+        return future
+
+    def weights(self, timeout: float | None = None) -> dict[str, Tensor]:
+        """A copy of the state_dict on the CPU: of the live model between two steps, or of the run that has ended.
+
+        Raises NoWeights if there never was a model, TimeoutError if the step under way takes longer than `timeout`.
+        """
+        if self._result is None:
+            future = self.call(lambda live: live.weights())
+            try:
+                return future.result(timeout)
+            except RunEnded:
+                # It ended between the question and the call.
+                pass
+        assert self._result is not None
+        if self._result.state_dict is None:
+            raise NoWeights("The run ended before it had a model.")
+        return self._result.state_dict
+
+    # What follows is for the loop alone.
+
+    def attach(self, live: Live) -> None:
+        """From here on `call` finds a model."""
+        self._live, self._loop_thread = live, threading.get_ident()
+
+    def wait(self) -> None:
+        """Wait until there is work, a step to take, or the end."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._calls or self._stopping or not self._paused or self._credits)
+
+    def may_step(self) -> bool:
+        """Whether the next step may be taken; uses up one permission of `step`."""
+        with self._condition:
+            if self._paused and self._credits:
+                self._credits -= 1
+                return True
+            return not self._paused
+
+    def run_calls(self) -> None:
+        """Do the work that was handed in."""
+        while self._live is not None:
+            with self._condition:
+                if not self._calls:
+                    self._note()
+                    return
+                function, future = self._calls.popleft()
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(self._live.visit(function))
+            except BaseException as error:
+                future.set_exception(error)
+                if not isinstance(error, Exception):
+                    raise
+
+    def finish(self, result: Result) -> None:
+        """Do what is still waiting, let go of the model, and keep the result."""
+        self.run_calls()
+        with self._condition:
+            self._result = result
+            self._live = None
+            left = list(self._calls)
+            self._calls.clear()
+        for _, future in left:
+            if future.set_running_or_notify_cancel():
+                future.set_exception(RunEnded("The run ended before it had a model."))
+
+    def _changed(self) -> None:
+        self._note()
+        self._condition.notify_all()
+
+    def _note(self) -> None:
+        self.attention = bool(self._paused or self._stopping or self._calls)

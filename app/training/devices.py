@@ -1,0 +1,59 @@
+"""Which devices are there, and what "auto" means."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from app.training.job import DEVICE, JobError
+
+
+@dataclass(frozen=True)
+class Device:
+    """`id` is torch's name for it; `memory` is in bytes, None where the device does not tell."""
+
+    id: str
+    name: str
+    memory: int | None = None
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """The device that a run takes; `note` says so where it is not the one that was asked for."""
+
+    id: str
+    note: str | None = None
+
+
+def devices() -> tuple[Device, ...]:
+    """The devices that are present, fastest first. Imports torch."""
+    import torch
+
+    found = []
+    for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        properties = torch.cuda.get_device_properties(index)
+        found.append(Device(f"cuda:{index}", properties.name, properties.total_memory))
+    if torch.backends.mps.is_available():
+        found.append(Device("mps", "Apple GPU (Metal)", torch.mps.recommended_max_memory()))
+    return (*found, Device("cpu", f"CPU, {torch.get_num_threads()} threads"))
+
+
+def resolve(name: str, present: tuple[Device, ...] | None = None) -> Resolved:
+    """The device for `name`: "auto" takes the fastest, one that is absent falls back to the CPU with a note.
+
+    Raises JobError for a name that is no device at all.
+
+    >>> resolve("cuda:7", (Device("cpu", "CPU"),)).note
+    'cuda:7 is not present here, so the run is on the CPU.'
+    >>> resolve("auto", (Device("cuda:0", "H200"), Device("cpu", "CPU"))).id
+    'cuda:0'
+    """
+    if not DEVICE.fullmatch(name):
+        raise JobError(f"device is “{name}”; it must be auto, cpu, mps, cuda or cuda:0, cuda:1 ...")
+    present = devices() if present is None else present
+    if name == "auto":
+        return Resolved(present[0].id)
+    wanted = re.sub(r"^cuda$", "cuda:0", name)
+    if any(device.id == wanted for device in present):
+        return Resolved(wanted)
+    return Resolved("cpu", f"{name} is not present here, so the run is on the CPU.")

@@ -1,0 +1,144 @@
+"""What a run tells, as small frozen values, and the JSON lines that the command and the exported script print.
+
+`step` counts from 1 over the whole run, `epoch` from 1. `seconds` is the host's clock since the first step, less the
+pauses; on an accelerator it is the moment when a step was handed over, which evens out at every flush.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """`layers` are the paths of the modules that have trainable parameters, in the order of the gradient norms."""
+
+    device: str
+    device_note: str | None
+    epochs: int
+    batch_size: int
+    steps_per_epoch: int
+    seed: int
+    parameters: int
+    layers: tuple[str, ...]
+    train_count: int
+    validation_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepDone:
+    epoch: int
+    step: int
+    loss: float
+    samples: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class GradientNorms:
+    """The L2 norm of each layer's gradients after backward and before the optimizer's step; nan: it has none."""
+
+    step: int
+    layers: tuple[str, ...]
+    norms: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochDone:
+    """Losses are means over samples. Training figures are taken while the weights move, in train mode.
+
+    The validation figures are None if no sample was held out.
+    """
+
+    epoch: int
+    step: int
+    train_loss: float
+    train_accuracy: float
+    val_loss: float | None
+    val_accuracy: float | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySample:
+    """Bytes. `scope` "device": what torch allocated, reserved, and its peak; "process": the resident memory alone."""
+
+    step: int
+    seconds: float
+    scope: Literal["device", "process"]
+    allocated: int | None
+    reserved: int | None
+    peak: int | None
+    resident: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    epoch: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    epoch: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    reason: Literal["done", "stopped"]
+    epoch: int
+    steps: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """`kind`: "job", "data", "shape", "memory", "not finite" or "error". `node` is the node whose line failed."""
+
+    kind: str
+    message: str
+    cure: str
+    traceback: str
+    node: str | None
+    epoch: int
+    step: int
+
+
+Event = (
+    Started | StepDone | GradientNorms | EpochDone | MemorySample | Paused | Resumed | Finished | Failed
+)
+
+
+def to_json(event: Event) -> str | None:
+    """The JSON line of an event, floats in full precision and null for those that are not finite; None for telemetry.
+
+    >>> to_json(StepDone(1, 2, 0.1, 64, 0.01))
+    '{"event": "step", "epoch": 1, "step": 2, "loss": 0.1}'
+    """
+    fields = _fields(event)
+    if fields is None:
+        return None
+    clean = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in fields.items()}
+    return json.dumps(clean, ensure_ascii=False, allow_nan=False)
+
+
+def _fields(event: Event) -> dict[str, Any] | None:
+    match event:
+        case Started():
+            names = ("device", "epochs", "batch_size", "seed", "parameters", "train_count", "validation_count")
+            return {"event": "started"} | {name: getattr(event, name) for name in names}
+        case StepDone():
+            return {"event": "step", "epoch": event.epoch, "step": event.step, "loss": event.loss}
+        case EpochDone():
+            names = ("epoch", "train_loss", "train_accuracy", "val_loss", "val_accuracy")
+            return {"event": "epoch"} | {name: getattr(event, name) for name in names}
+        case Finished():
+            return {"event": "finished", "reason": event.reason, "epoch": event.epoch, "steps": event.steps}
+        case Failed():
+            names = ("kind", "message", "cure", "node", "epoch", "step")
+            return {"event": "failed"} | {name: getattr(event, name) for name in names}
+    return None

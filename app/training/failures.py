@@ -1,0 +1,102 @@
+"""An exception of a run, told: what happened, at which node, and what to do next."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from types import TracebackType
+
+from app.data.sources import DataError
+from app.source import Source
+from app.training.choices import ChoiceError
+from app.training.events import Failed
+from app.training.job import JobError
+from app.training.metrics import OutputError
+
+
+class NotFinite(ArithmeticError):
+    """The loss is nan or infinite. `node` is the node whose output was so first, if that could be found."""
+
+    def __init__(self, message: str, node: str | None = None) -> None:
+        super().__init__(message)
+        self.node = node
+
+
+_SHAPE_WORDS = re.compile(
+    r"shape|size mismatch|must match|dimension|channels|in_features|mat1 and mat2|expected .*D|input size|target size",
+    re.IGNORECASE,
+)
+_MEMORY_WORDS = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
+
+
+def failure(error: Exception, source: Source, batch_size: int, epoch: int, step: int) -> Failed:
+    """The event for `error`, raised after `step` whole steps."""
+    kind = _kind(error)
+    node = error.node if isinstance(error, NotFinite) else node_of(error.__traceback__, source)
+    if isinstance(error, OutputError):
+        node = _output_node(source)
+    text = "".join(traceback.format_exception(error))
+    return Failed(kind, _message(error, kind, step), _cure(kind, batch_size, node), text, node, epoch, step)
+
+
+def node_of(trace: TracebackType | None, source: Source) -> str | None:
+    """The node of the innermost line of the net's text in a traceback; None if the net's text is not in it."""
+    found = None
+    for frame, line in traceback.walk_tb(trace):
+        if frame.f_code.co_filename == source.filename:
+            found = source.node_at(line) or found
+    return found
+
+
+def _output_node(source: Source) -> str | None:
+    """The node that `forward` returns."""
+    lines = source.text.splitlines()
+    returns = (number for number in range(len(lines), 0, -1) if lines[number - 1].strip().startswith("return"))
+    return next((node for node in map(source.node_at, returns) if node), None)
+
+
+def _kind(error: Exception) -> str:
+    import torch
+
+    text = str(error)
+    if isinstance(error, NotFinite):
+        return "not finite"
+    if isinstance(error, DataError):
+        return "data"
+    if isinstance(error, JobError | ChoiceError):
+        return "job"
+    if isinstance(error, OutputError):
+        return "shape"
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return "memory"
+    if isinstance(error, RuntimeError) and _MEMORY_WORDS.search(text):
+        return "memory"
+    if isinstance(error, RuntimeError | ValueError | IndexError) and _SHAPE_WORDS.search(text):
+        return "shape"
+    return "error"
+
+
+def _message(error: Exception, kind: str, step: int) -> str:
+    text = str(error).strip() or type(error).__name__
+    if kind in {"data", "job", "not finite"} or isinstance(error, OutputError):
+        return text
+    where = f"Step {step + 1}" if step else "The first step"
+    if kind == "memory":
+        return f"{where} ran out of memory: {text}"
+    return f"{where} failed with {type(error).__name__}: {text}"
+
+
+def _cure(kind: str, batch_size: int, node: str | None) -> str:
+    if kind == "memory":
+        if batch_size > 1:
+            return f"Make the batch smaller: batch_size is {batch_size}, try {max(1, batch_size // 2)}."
+        return "The batch is one sample already: make the net smaller, or take another device."
+    if kind == "shape" and node:
+        return "Look at the shapes on the wires of the marked node, and change its parameters or what comes before it."
+    return {
+        "shape": "Compare the shape of the net's output with what the loss wants.",
+        "not finite": "Make the learning rate smaller, or look for a division, a log or an exp that leaves its range.",
+        "data": "",
+        "job": "",
+        "error": "The traceback tells the line. The weights of the last whole step are kept.",
+    }[kind]

@@ -1,0 +1,69 @@
+"""One training run as a value: everything that decides its numbers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from app.data.config import DataConfig
+from app.data.sources import SOURCES
+from app.source import Source
+from app.training.config import TrainingConfig
+
+DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
+
+
+class JobError(ValueError):
+    """A run that cannot be started; the text says what to change."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """`data_root` is the folder of downloaded data; None is the usual one."""
+
+    source: Source
+    data: DataConfig = DataConfig()
+    training: TrainingConfig = TrainingConfig()
+    data_root: str | None = None
+
+
+def check_numbers(job: Job) -> None:
+    """Refuse counts, seeds and names that no run could use; torch is not imported. Raises JobError."""
+    training = job.training
+    _at_least("epochs", training.epochs, 1)
+    _at_least("batch_size", training.batch_size, 1)
+    _at_least("seed", training.seed, 0, 2**63 - 1)
+    _at_least("split_seed", job.data.split_seed, 0, 2**63 - 1)
+    if not DEVICE.fullmatch(training.device):
+        raise JobError(f"device is “{training.device}”; it must be auto, cpu, mps, cuda or cuda:0, cuda:1 ...")
+    if job.data.source not in SOURCES:
+        raise JobError(f"There is no data source “{job.data.source}”. Choose one of: {', '.join(SOURCES)}.")
+
+
+def check_input(job: Job) -> None:
+    """Refuse a net whose input is not what the data give. Raises JobError with both shapes."""
+    spec = SOURCES[job.data.source]
+    inputs = job.source.inputs
+    if not inputs:
+        return
+    if len(inputs) != 1:
+        names = ", ".join(each.name for each in inputs)
+        raise JobError(f"The net has {len(inputs)} inputs ({names}), and {spec.label} gives one. Remove the others.")
+    (only,) = inputs
+    if only.shape != spec.shape or only.dtype != spec.dtype:
+        raise JobError(
+            f"The input “{only.name}” is {_shape(only.shape)} {only.dtype}, and {spec.label} gives "
+            f"{_shape(spec.shape)} {spec.dtype}. Set the input's shape to {spec.shape} and its dtype to {spec.dtype}, "
+            "or choose other data."
+        )
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "×".join(map(str, shape)) or "one number"
+
+
+def _at_least(name: str, value: Any, least: int, most: int | None = None) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
+        limit = f"at least {least}" if most is None else f"from {least} to {most}"
+        raise JobError(f"{name} is {value!r}; it must be a whole number, {limit}.")

@@ -1,0 +1,62 @@
+"""The model of a run under way, and visits to it that leave no trace in the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from app.data.sources import Dataset
+from app.rng import borrowed
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.optim import Optimizer
+
+T = TypeVar("T")
+
+
+@dataclass
+class Live:
+    """What a visitor sees between two steps. `epoch` and `step` are those of the last step taken."""
+
+    model: nn.Module
+    optimizer: Optimizer
+    loss: nn.Module
+    data: Dataset
+    device: str
+    epoch: int = 0
+    step: int = 0
+
+    def weights(self) -> dict[str, Tensor]:
+        """A copy of the state_dict on the CPU."""
+        return {name: value.detach().to("cpu", copy=True) for name, value in self.model.state_dict().items()}
+
+    def visit(self, function: Callable[[Live], T]) -> T:
+        """`function(self)` with the generators, buffers, train flags and gradients put back afterwards."""
+        with borrowed(), preserved(self.model):
+            return function(self)
+
+
+@contextmanager
+def preserved(model: nn.Module) -> Iterator[None]:
+    """Put back what a forward and a backward leave behind in a module, weights apart."""
+    import torch
+
+    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    flags = [(module, module.training) for module in model.modules()]
+    gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
+    # backward() adds to a gradient in place, so the old ones step aside.
+    for parameter, _ in gradients:
+        parameter.grad = None
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, value in buffers:
+                buffer.copy_(value)
+        for module, training in flags:
+            module.training = training
+        for parameter, gradient in gradients:
+            parameter.grad = gradient
