@@ -10,7 +10,7 @@ venv=${1:-.venv}
 fits() { "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null; }
 
 stop() {
-    printf '\n%s\n' "$@" >&2
+    printf '%s\n' '' "$@" >&2
     exit 1
 }
 
