@@ -1,0 +1,89 @@
+"""What is wrong with a drawing, said so that a person can mend it, and the mending as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from app.builder.catalog import Catalog
+from app.builder.graph import Edge, Graph, Node
+from app.frozen import FrozenMap
+
+
+@dataclass(frozen=True)
+class SetParam:
+    """Give a parameter of a node a value."""
+
+    node: str
+    name: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class InsertBefore:
+    """Put a new node on the wire into `port` of `node`."""
+
+    node: str
+    port: str
+    op: str
+    params: FrozenMap[str, Any] = FrozenMap()
+
+
+@dataclass(frozen=True)
+class RemoveNode:
+    """Take a node away."""
+
+    node: str
+
+
+Edit = SetParam | InsertBefore | RemoveNode
+
+
+@dataclass(frozen=True)
+class Cure:
+    """One click that mends a problem: its words and its edits."""
+
+    label: str
+    edits: tuple[Edit, ...]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """`severity` is "error" (the net cannot run) or "warning"; `message` says what, `reason` says why.
+
+    `torch_message` is what PyTorch itself would say, where it was asked.
+    """
+
+    severity: str
+    node: str | None
+    message: str
+    reason: str = ""
+    torch_message: str = ""
+    port: str | None = None
+    cures: tuple[Cure, ...] = ()
+
+
+def apply_cure(graph: Graph, catalog: Catalog, cure: Cure) -> Graph:
+    """The mended graph. Nodes that are no longer there are passed over."""
+    for edit in cure.edits:
+        if edit.node not in graph.nodes:
+            continue
+        if isinstance(edit, SetParam):
+            graph = graph.with_param(edit.node, edit.name, edit.value)
+        elif isinstance(edit, RemoveNode):
+            graph = graph.without_nodes([edit.node])
+        else:
+            graph = _inserted(graph, catalog, edit)
+    return graph
+
+
+def _inserted(graph: Graph, catalog: Catalog, edit: InsertBefore) -> Graph:
+    wire = next((edge for edge in graph.into(edit.node) if edge.port == edit.port), None)
+    if wire is None:
+        return graph
+    spec = catalog[edit.op]
+    name = spec.stem if all(node.name != spec.stem for node in graph.nodes.values()) else graph.fresh_name(spec.stem)
+    new = Node(graph.fresh_id(), edit.op, name, spec.starting_params().update(edit.params))
+    graph = graph.without_edge(wire).with_node(new)
+    graph = graph.with_edge(Edge(wire.source, wire.output, new.id, spec.inputs[0].name))
+    return graph.with_edge(Edge(new.id, 0, wire.target, wire.port, wire.index))
