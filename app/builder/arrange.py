@@ -1,0 +1,227 @@
+"""A place for every node: columns from left to right, broken into rows like lines of text.
+
+For files without positions and for "Lay out". Sizes come from whoever draws, in canvas pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from app.builder.graph import Graph
+from app.frozen import FrozenMap
+
+Point = tuple[float, float]
+
+GRID = 8
+GAP = 104  # between columns: a shape label and 24
+LANE_GAP = 40  # between nodes of one column
+ROW_GAP = 64  # between rows: the gutter of the wire that runs back
+SKIP_ROOM = 32  # above a row that a skip wire rises over
+ROW_WIDTH = 1080
+
+
+@dataclass(frozen=True)
+class Size:
+    """A node's extent; `anchor` is the height of its ports under its top, which is what is aligned."""
+
+    width: float
+    height: float
+    anchor: float
+
+
+DEFAULT = Size(136, 72, 36)
+
+
+def arrange(graph: Graph, sizes: Mapping[str, Size], row_width: float = ROW_WIDTH) -> FrozenMap[str, Point]:
+    """Top left corners by node id. Nodes in a row share a line on which their ports lie, on the grid."""
+    columns = _columns(graph)
+    lanes = _lanes(graph, columns)
+    places: dict[str, Point] = {}
+    y = 0.0
+    for row in _rows(graph, columns, sizes, row_width):
+        y = _place_row(row, lanes, graph, sizes, y, places) + ROW_GAP
+    return FrozenMap(places)
+
+
+def complete(
+    graph: Graph, positions: Mapping[str, Point], sizes: Mapping[str, Size], row_width: float = ROW_WIDTH
+) -> FrozenMap[str, Point]:
+    """`positions` with a place for each node that lacks one: beside what feeds it, else under everything."""
+    missing = [node for node in graph.nodes if node not in positions]
+    if not missing:
+        return FrozenMap({node: positions[node] for node in graph.nodes})
+    if len(missing) == len(graph.nodes):
+        return arrange(graph, sizes, row_width)
+    places = {node: positions[node] for node in graph.nodes if node in positions}
+    for node in _in_order(graph, missing):
+        places[node] = _free_place(places, sizes, node, _wished(graph, places, sizes, node))
+    return FrozenMap(places)
+
+
+def _wished(graph: Graph, places: Mapping[str, Point], sizes: Mapping[str, Size], node: str) -> Point:
+    """Between the ends of its wires, or behind what feeds it, or under everything."""
+    size = sizes.get(node, DEFAULT)
+    source = next((e.source for e in graph.into(node) if e.source in places), None)
+    target = next((e.target for e in graph.out_of(node) if e.target in places), None)
+    if source and target and places[source][1] == places[target][1] and places[target][0] > places[source][0]:
+        left = places[source][0] + sizes.get(source, DEFAULT).width
+        middle = (left + places[target][0] - size.width) / 2
+        return _snap(middle), _line(places, sizes, source) - size.anchor
+    if source:
+        x = places[source][0] + sizes.get(source, DEFAULT).width + GAP
+        return _snap(x), _line(places, sizes, source) - size.anchor
+    if target:
+        return _snap(places[target][0] - size.width - GAP), _line(places, sizes, target) - size.anchor
+    left = min((x for x, _ in places.values()), default=0.0)
+    bottom = max((y + sizes.get(n, DEFAULT).height for n, (_, y) in places.items()), default=0.0)
+    return left, _snap(bottom + ROW_GAP + size.anchor) - size.anchor
+
+
+def _line(places: Mapping[str, Point], sizes: Mapping[str, Size], node: str) -> float:
+    return places[node][1] + sizes.get(node, DEFAULT).anchor
+
+
+def _free_place(places: Mapping[str, Point], sizes: Mapping[str, Size], node: str, wished: Point) -> Point:
+    """The wished place, or the first below it where the node overlaps no other."""
+    size = sizes.get(node, DEFAULT)
+    x, y = wished
+    for _ in range(len(places) + 1):
+        hit = [
+            other_y + sizes.get(other, DEFAULT).height
+            for other, (other_x, other_y) in places.items()
+            if x < other_x + sizes.get(other, DEFAULT).width + GRID
+            and other_x < x + size.width + GRID
+            and y < other_y + sizes.get(other, DEFAULT).height + GRID
+            and other_y < y + size.height + GRID
+        ]
+        if not hit:
+            break
+        y = _snap_up(max(hit) + LANE_GAP / 2 + size.anchor) - size.anchor
+    return x, y
+
+
+# --- Columns and lanes ------------------------------------------------------------------------------------------
+
+
+def _in_order(graph: Graph, nodes: list[str]) -> list[str]:
+    depth = _depths(graph)
+    return sorted(nodes, key=lambda node: depth[node])
+
+
+def _depths(graph: Graph) -> dict[str, int]:
+    """The longest way from a start to each node; nodes in a loop count as starts."""
+    waiting = {node: len({e.source for e in graph.into(node)}) for node in graph.nodes}
+    depth = dict.fromkeys(graph.nodes, 0)
+    ready = [node for node, count in waiting.items() if count == 0]
+    while ready:
+        node = ready.pop()
+        for target in dict.fromkeys(edge.target for edge in graph.out_of(node)):
+            depth[target] = max(depth[target], depth[node] + 1)
+            waiting[target] -= 1
+            if waiting[target] == 0:
+                ready.append(target)
+    return depth
+
+
+def _columns(graph: Graph) -> list[list[str]]:
+    """Nodes by depth. One that feeds only deeper nodes (a second input) is pulled up to them."""
+    depth = _depths(graph)
+    for node in sorted(graph.nodes, key=lambda n: -depth[n]):
+        if not graph.into(node) and graph.out_of(node):
+            depth[node] = max(depth[node], min(depth[e.target] for e in graph.out_of(node)) - 1)
+    columns: list[list[str]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
+    for node in graph.nodes:
+        columns[depth[node]].append(node)
+    return [column for column in columns if column]
+
+
+def _lanes(graph: Graph, columns: list[list[str]]) -> dict[str, int]:
+    """The line on which each node stands: that of what feeds it if it is free, so that chains are straight."""
+    lanes: dict[str, int] = {}
+    for column in columns:
+        taken: set[int] = set()
+        wishes = []
+        for order, node in enumerate(column):
+            feeding = [lanes[e.source] for e in graph.into(node) if e.source in lanes]
+            wishes.append((min(feeding, default=0), order, node))
+        for wish, _, node in sorted(wishes):
+            lane = wish
+            while lane in taken:
+                lane += 1
+            taken.add(lane)
+            lanes[node] = lane
+    return lanes
+
+
+# --- Rows -------------------------------------------------------------------------------------------------------
+
+
+def _rows(
+    graph: Graph, columns: list[list[str]], sizes: Mapping[str, Size], row_width: float
+) -> list[list[list[str]]]:
+    """Columns broken into rows that are no wider than `row_width` if it can be, where the fewest wires cross."""
+    widths = [max(sizes.get(node, DEFAULT).width for node in column) for column in columns]
+    crossing = _crossings(graph, columns)
+    rows: list[list[list[str]]] = []
+    start = 0
+    while start < len(columns):
+        end, width = start + 1, widths[start]
+        while end < len(columns) and width + GAP + widths[end] <= row_width:
+            width += GAP + widths[end]
+            end += 1
+        if end < len(columns):
+            # A break in the last half of the row that cuts fewer wires, as late as can be.
+            choices = range(start + max(1, (end - start + 1) // 2), end + 1)
+            end = min(choices, key=lambda at: (crossing[at], -at))
+        rows.append(columns[start:end])
+        start = end
+    return rows
+
+
+def _crossings(graph: Graph, columns: list[list[str]]) -> list[int]:
+    """How many wires cross the left edge of each column; the wires of one output count once."""
+    place = {node: i for i, column in enumerate(columns) for node in column}
+    reach: dict[tuple[str, int], int] = {}
+    for edge in graph.edges:
+        key = (edge.source, edge.output)
+        reach[key] = max(reach.get(key, 0), place[edge.target])
+    counts = [0] * (len(columns) + 1)
+    for (source, _), last in reach.items():
+        for i in range(place[source] + 1, last + 1):
+            counts[i] += 1
+    return counts
+
+
+def _place_row(
+    row: list[list[str]],
+    lanes: Mapping[str, int],
+    graph: Graph,
+    sizes: Mapping[str, Size],
+    top: float,
+    places: dict[str, Point],
+) -> float:
+    """Put a row's nodes into `places`; returns its lower edge."""
+    inside = {node: i for i, column in enumerate(row) for node in column}
+    used = sorted({lanes[node] for node in inside})
+    if any(inside.get(e.target, -1) - i > 1 for node, i in inside.items() for e in graph.out_of(node)):
+        top += SKIP_ROOM
+    lines: dict[int, float] = {}
+    for lane in used:
+        members = [sizes.get(node, DEFAULT) for node in inside if lanes[node] == lane]
+        lines[lane] = _snap_up(top + max(size.anchor for size in members))
+        top = lines[lane] + max(size.height - size.anchor for size in members) + LANE_GAP
+    x = 0.0
+    for column in row:
+        for node in column:
+            places[node] = (x, lines[lanes[node]] - sizes.get(node, DEFAULT).anchor)
+        x = _snap_up(x + max(sizes.get(node, DEFAULT).width for node in column) + GAP)
+    return top - LANE_GAP
+
+
+def _snap(value: float) -> float:
+    return round(value / GRID) * GRID
+
+
+def _snap_up(value: float) -> float:
+    return -(-value // GRID) * GRID

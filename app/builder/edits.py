@@ -1,0 +1,218 @@
+"""What a gesture on the canvas does to a project: pure functions, project in, project out.
+
+A project is anything frozen that has a `graph` and `positions` (points of the nodes' top left corners, by id), so that
+this room need not know the rest of it. What may be wired is asked of `rules`; a refusal is its `ConnectError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar, cast
+
+from app.builder import rules
+from app.builder.catalog import Catalog
+from app.builder.graph import Edge, Graph, Node, merged
+from app.frozen import FrozenMap
+
+Point = tuple[float, float]
+Positions = FrozenMap[str, Point]
+
+
+class Drawn(Protocol):
+    """The part of a project that these edits change."""
+
+    @property
+    def graph(self) -> Graph: ...
+
+    @property
+    def positions(self) -> Positions: ...
+
+
+P = TypeVar("P", bound=Drawn)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some nodes, the wires among them and where they stand: what copying takes along."""
+
+    graph: Graph
+    positions: Positions
+
+
+class NothingFits(rules.ConnectError):
+    """No port of the op takes, or gives, what the wire carries."""
+
+
+def changed(project: P, graph: Graph | None = None, positions: Positions | None = None) -> P:
+    """The project with another graph or other positions."""
+    parts: dict[str, Any] = {}
+    if graph is not None:
+        parts["graph"] = graph
+    if positions is not None:
+        parts["positions"] = positions
+    return cast(P, replace(cast(Any, project), **parts))
+
+
+# --- Adding -----------------------------------------------------------------------------------------------------
+
+
+def new_node(graph: Graph, catalog: Catalog, op: str) -> Node:
+    """A node of `op` that is not in the graph yet, with the parameters that it needs to run. Raises UnknownOp."""
+    spec = catalog[op]
+    taken = {node.name for node in graph.nodes.values()}
+    plain = spec.category == "io" and spec.stem not in taken
+    name = spec.stem if plain else graph.fresh_name(spec.stem)
+    return Node(graph.fresh_id(), op, name, spec.starting_params())
+
+
+def add(project: P, catalog: Catalog, op: str, at: Point) -> tuple[P, str]:
+    """Put a new node on the canvas; returns its id too."""
+    node = new_node(project.graph, catalog, op)
+    return changed(project, project.graph.with_node(node), project.positions.set(node.id, at)), node.id
+
+
+def add_behind(project: P, catalog: Catalog, op: str, behind: str, at: Point) -> tuple[P, str]:
+    """Put a new node on the canvas and wire the first output of `behind` that fits to it; wires there are stay."""
+    project, new = add(project, catalog, op, at)
+    outputs = catalog.of(project.graph, project.graph.nodes[behind]).outputs
+    for output in range(len(outputs)):
+        port = rules.first_free_input(project.graph, catalog, behind, output, new)
+        if port is not None:
+            return connect(project, catalog, behind, output, new, port), new
+    return project, new
+
+
+def add_after(project: P, catalog: Catalog, op: str, source: str, output: int, at: Point) -> tuple[P, str]:
+    """Put a new node at the loose end of a wire from an output. Raises NothingFits."""
+    project, new = add(project, catalog, op, at)
+    port = rules.first_free_input(project.graph, catalog, source, output, new)
+    if port is None:
+        raise NothingFits(f"{catalog[op].label} has no input for what {project.graph.nodes[source].name} gives")
+    return connect(project, catalog, source, output, new, port), new
+
+
+def add_before(project: P, catalog: Catalog, op: str, target: str, port: str, at: Point) -> tuple[P, str]:
+    """Put a new node at the loose end of a wire into an input. Raises NothingFits."""
+    project, new = add(project, catalog, op, at)
+    for output in range(len(catalog[op].outputs)):
+        if rules.can_connect(project.graph, catalog, new, output, target, port):
+            return connect(project, catalog, new, output, target, port), new
+    raise NothingFits(f"{catalog[op].label} gives nothing for {port} of {project.graph.nodes[target].name}")
+
+
+def insert(project: P, catalog: Catalog, op: str, wire: Edge, at: Point) -> tuple[P, str]:
+    """Put a new node on a wire, between its ends. Raises NothingFits."""
+    label, target = catalog[op].label, project.graph.nodes[wire.target]
+    cut_open = changed(project, project.graph.without_edge(wire))
+    fed, new = add_after(cut_open, catalog, op, wire.source, wire.output, at)
+    for output in range(len(catalog[op].outputs)):
+        if rules.can_connect(fed.graph, catalog, new, output, wire.target, wire.port):
+            return changed(fed, fed.graph.with_edge(replace(wire, source=new, output=output))), new
+    raise NothingFits(f"{label} gives nothing for {wire.port} of {target.name}")
+
+
+def fitting_after(graph: Graph, catalog: Catalog, source: str, output: int) -> tuple[str, ...]:
+    """The ops that can take what an output gives, in palette order."""
+    kind = catalog.of(graph, graph.nodes[source]).outputs[output].kind
+    return tuple(key for key, spec in catalog.items() if any(port.kind == kind for port in spec.inputs))
+
+
+def fitting_before(graph: Graph, catalog: Catalog, target: str, port: str) -> tuple[str, ...]:
+    """The ops that can give what an input wants, in palette order."""
+    wanted = catalog.of(graph, graph.nodes[target]).input(port)
+    kind = wanted.kind if wanted else ""
+    return tuple(key for key, spec in catalog.items() if any(given.kind == kind for given in spec.outputs))
+
+
+# --- Wires ------------------------------------------------------------------------------------------------------
+
+
+def connect(project: P, catalog: Catalog, source: str, output: int, target: str, port: str) -> P:
+    """Draw a wire. Raises ConnectError."""
+    return changed(project, rules.connect(project.graph, catalog, source, output, target, port))
+
+
+def move_end(project: P, catalog: Catalog, wire: Edge, target: str, port: str) -> P:
+    """Take the input end of a wire to another port. Raises ConnectError."""
+    loose = project.graph.without_edge(wire)
+    return changed(project, rules.connect(loose, catalog, wire.source, wire.output, target, port))
+
+
+def cut(project: P, wires: Iterable[Edge]) -> P:
+    """Remove wires."""
+    gone = set(wires)
+    return changed(project, replace(project.graph, edges=tuple(e for e in project.graph.edges if e not in gone)))
+
+
+# --- Removing ---------------------------------------------------------------------------------------------------
+
+
+def delete(project: P, nodes: Iterable[str], wires: Iterable[Edge] = ()) -> P:
+    """Remove nodes with every wire at them, and further wires."""
+    gone = set(nodes)
+    graph = cut(project, wires).graph.without_nodes(gone)
+    return changed(project, graph, project.positions.without(*gone))
+
+
+def delete_and_reconnect(project: P, catalog: Catalog, nodes: Iterable[str]) -> P:
+    """Remove nodes and lead what arrived at them on to what came after, where the kinds allow it."""
+    gone = set(nodes)
+    before = project.graph
+    graph = before.without_nodes(gone)
+    for wire in before.edges:
+        if wire.source not in gone or wire.target in gone:
+            continue
+        feed = _feed(before, catalog, wire.source, gone)
+        if feed and rules.can_connect(graph, catalog, feed.source, feed.output, wire.target, wire.port):
+            graph = graph.with_edge(replace(wire, source=feed.source, output=feed.output))
+    return changed(project, graph, project.positions.without(*gone))
+
+
+def _feed(graph: Graph, catalog: Catalog, node: str, gone: set[str]) -> Edge | None:
+    """The wire from outside `gone` that feeds a chain of its nodes ending at `node`, by first inputs."""
+    seen: set[str] = set()
+    while node in gone and node not in seen:
+        seen.add(node)
+        ports = {port.name: i for i, port in enumerate(catalog.of(graph, graph.nodes[node]).inputs)}
+        arriving = sorted(graph.into(node), key=lambda edge: (ports.get(edge.port, 0), edge.index))
+        if not arriving:
+            return None
+        if arriving[0].source not in gone:
+            return arriving[0]
+        node = arriving[0].source
+    return None
+
+
+# --- Places -----------------------------------------------------------------------------------------------------
+
+
+def move(project: P, nodes: Iterable[str], dx: float, dy: float) -> P:
+    """Shift nodes that have a place."""
+    places = project.positions
+    return place(project, {n: (places[n][0] + dx, places[n][1] + dy) for n in nodes if n in places})
+
+
+def place(project: P, positions: Mapping[str, Point]) -> P:
+    """Put nodes at points."""
+    return changed(project, positions=project.positions.update(positions))
+
+
+# --- Copies -----------------------------------------------------------------------------------------------------
+
+
+def copy(project: Drawn, nodes: Iterable[str]) -> Piece:
+    """Nodes and the wires among them, in the order of the graph."""
+    wanted = set(nodes)
+    graph = Graph(
+        FrozenMap({key: node for key, node in project.graph.nodes.items() if key in wanted}),
+        tuple(e for e in project.graph.edges if e.source in wanted and e.target in wanted),
+    )
+    return Piece(graph, FrozenMap({key: project.positions[key] for key in graph.nodes if key in project.positions}))
+
+
+def paste(project: P, piece: Piece, dx: float, dy: float) -> tuple[P, frozenset[str]]:
+    """Add a copy under fresh ids and names, shifted by (dx, dy); returns the new ids too."""
+    graph, ids = merged(project.graph, piece.graph)
+    places = {ids[node]: (x + dx, y + dy) for node, (x, y) in piece.positions.items() if node in ids}
+    return changed(project, graph, project.positions.update(places)), frozenset(ids.values())

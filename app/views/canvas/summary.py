@@ -1,0 +1,114 @@
+"""The two lines under a node's name, made from its parameters. Qt-free."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.builder.catalog import OpSpec, Param
+from app.builder.graph import Node
+from app.builder.literals import AUTO, DType
+from app.builder.params import format_param
+
+# What goes in and what comes out, by the names that torch gives them.
+_PAIRS = (
+    ("in_channels", "out_channels"),
+    ("in_features", "out_features"),
+    ("input_size", "hidden_size"),
+    ("num_embeddings", "embedding_dim"),
+)
+_SIZES = ("num_features", "normalized_shape", "embed_dim")
+_WINDOWS = ("kernel_size", "output_size")
+
+
+def summary_line(spec: OpSpec, node: Node, resolved: Mapping[str, Any]) -> str:
+    """The class and what matters most of its parameters; `resolved` goes before what the node says.
+
+    A convolution gives "Conv2d 1→32, 3×3", a dropout "Dropout p=0.25", a flatten "Flatten 1 to −1".
+    """
+    values = {param.name: resolved.get(param.name, spec.value(node, param.name)) for param in spec.params}
+    if spec.kind == "unknown":
+        return f"{spec.label}, unknown"
+    if spec.kind == "input":
+        return f"Tensor {_times(values.get('shape'))}"
+    parts = [*_pair(values), *_sizes(values), *_windows(spec, values)] or _others(spec, node, values)
+    return f"{spec.label} {', '.join(parts)}" if parts else spec.label
+
+
+def detail_line(spec: OpSpec, node: Node, parameters: int | None) -> str:
+    """The line of the parameter count, for an input its dtype; "" where a node has no such line."""
+    if spec.kind == "input":
+        dtype = spec.value(node, "dtype")
+        return f"{dtype.name if isinstance(dtype, DType) else dtype}, batch N"
+    if parameters:
+        return f"{parameters:,} param{'' if parameters == 1 else 's'}"
+    return ""
+
+
+def has_detail(spec: OpSpec, parameters: int | None) -> bool:
+    """Whether a node has a third line: known before any shape is, so that nodes do not grow when the answer comes."""
+    weighty = spec.kind == "module" and spec.category in ("conv", "linear", "norm", "seq")
+    return spec.kind == "input" or weighty or bool(parameters) or spec.param("num_parameters") is not None
+
+
+def compact(count: int) -> str:
+    """A count in few letters.
+
+    >>> compact(128), compact(18496), compact(1179776)
+    ('128', '18.5k', '1.18M')
+    """
+    for unit, factor in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if count >= factor:
+            return f"{count / factor:.3g}{unit}"
+    return str(count)
+
+
+def _pair(values: Mapping[str, Any]) -> list[str]:
+    for before, after in _PAIRS:
+        if before in values and after in values:
+            return [f"{_number(values[before])}→{_number(values[after])}"]
+    return []
+
+
+def _sizes(values: Mapping[str, Any]) -> list[str]:
+    found = [_times(values[name]) for name in _SIZES if name in values and values[name] is not AUTO]
+    if "num_heads" in values:
+        found.append(f"{_number(values['num_heads'])} heads")
+    return found
+
+
+def _windows(spec: OpSpec, values: Mapping[str, Any]) -> list[str]:
+    return [_window(spec.param(name), values[name]) for name in _WINDOWS if values.get(name) is not None]
+
+
+def _window(param: Param | None, value: Any) -> str:
+    if isinstance(value, int) and param is not None and param.count > 1:
+        value = (value,) * param.count
+    return _times(value)
+
+
+def _others(spec: OpSpec, node: Node, values: Mapping[str, Any]) -> list[str]:
+    """Parameters that have to be given or differ from their defaults; a range of dimensions is written as one."""
+    if "start_dim" in values and "end_dim" in values:
+        return [f"{_number(values['start_dim'])} to {_number(values['end_dim'])}"]
+    shown = []
+    for param in spec.params:
+        value = values[param.name]
+        given = param.required or param.name == "p" or (param.name in node.params and value != param.default)
+        if not given or value is None or (isinstance(value, bool) and param.name == "inplace"):
+            continue
+        text = format_param(value).replace("-", "−").rstrip(",")
+        shown.append(text if param.positional and param.name != "p" else f"{param.name}={text}")
+    return shown[:2]
+
+
+def _times(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "×".join(_number(item) for item in value)
+    return _number(value)
+
+
+def _number(value: Any) -> str:
+    if value is AUTO or value is None:
+        return "?"
+    return format_param(value).replace("-", "−").rstrip(",")
