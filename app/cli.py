@@ -1,0 +1,445 @@
+"""The window's main jobs without a window: train, check, export, autograd, doctor.
+
+Exit codes: 0 done, 1 the net or the run has a problem, 2 wrong arguments or a file that cannot be read or written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from app import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from app.builder.analysis import Analysis
+    from app.builder.problems import Problem
+    from app.project import Project
+    from app.training.control import Control
+    from app.training.events import Event
+    from app.training.job import Job
+
+COMMANDS = ("train", "check", "export", "autograd", "doctor")
+PICTURES = (".dot", ".svg", ".pdf", ".png", ".json")
+
+
+class Refused(Exception):
+    """The command cannot be carried out; the text is the line for stderr."""
+
+    def __init__(self, message: str, code: int = 2) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise Refused(f"{message}; try {self.prog} --help")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Carry out one command and return its exit code."""
+    try:
+        options = _parser().parse_args(arguments)
+        return int(options.command(options) or 0)
+    except Refused as refused:
+        print(f"tapedeck: {refused}", file=sys.stderr)
+        return refused.code
+    except BrokenPipeError:
+        # Whoever read stdout has gone; there is nobody left to tell.
+        sys.stderr.close()
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="tapedeck", description="Tapedeck without its window.")
+    parser.add_argument("--version", action="version", version=f"tapedeck {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
+
+    train = commands.add_parser("train", help="train a project and write code, weights, metrics and pictures")
+    train.add_argument("project", type=Path)
+    train.add_argument("--out", type=Path, required=True, help="folder for what the run leaves")
+    train.add_argument("--epochs", type=_positive, help="instead of the project's")
+    train.add_argument("--device", help="auto, cpu, cuda:0, mps")
+    train.add_argument("--seed", type=_seed, help="instead of the project's")
+    train.add_argument("--data", type=Path, help="folder of downloaded data sets")
+    train.add_argument("--json", action="store_true", help="a JSON line an event on stdout")
+    train.set_defaults(command=_train)
+
+    check = commands.add_parser("check", help="say what is wrong with a project")
+    check.add_argument("project", type=Path)
+    check.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    check.set_defaults(command=_check)
+
+    export = commands.add_parser("export", help="write a project's code, weights and training script")
+    export.add_argument("project", type=Path)
+    export.add_argument("--code", type=Path, help="the class as a Python file")
+    export.add_argument("--weights", type=Path, help="a state_dict, .safetensors or .pt, drawn with the project's seed")
+    export.add_argument("--script", type=Path, help="a plain script that trains it")
+    export.set_defaults(command=_export)
+
+    autograd = commands.add_parser("autograd", help="the grad_fn graph of one batch as a picture or as data")
+    autograd.add_argument("project", type=Path)
+    autograd.add_argument("--out", type=Path, required=True, help="a file ending in " + ", ".join(PICTURES))
+    autograd.add_argument("--batch", type=_positive, default=16, help="samples in the batch (16)")
+    autograd.add_argument("--eval", action="store_true", help="in eval mode instead of train mode")
+    autograd.add_argument("--unfolded", action="store_true", help="every node instead of one box a layer")
+    autograd.add_argument("--data", type=Path, help="folder of downloaded data sets")
+    autograd.set_defaults(command=_autograd)
+
+    doctor = commands.add_parser("doctor", help="what this machine has and lacks")
+    doctor.set_defaults(command=_doctor)
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1 on")
+    return number
+
+
+def _seed(text: str) -> int:
+    number = int(text)
+    if not 0 <= number < 2**63:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 0 on")
+    return number
+
+
+# -- commands ---------------------------------------------------------------------------------------------------------
+
+
+def _train(options: argparse.Namespace) -> int:
+    project = _with_options(_read(options.project), options)
+    analysis = _sound(project)
+    from app import preflight
+    from app.training.control import Control
+
+    job = preflight.job(project, analysis, str(options.data) if options.data else None)
+    folder: Path = options.out
+    with _writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    control = Control()
+    with _interruptible(control):
+        history, last = _watch(job, control, _JsonLines() if options.json else _Progress(job))
+    from app.training.events import Failed
+
+    if control.result is not None and control.result.state_dict is not None:
+        with _writing(folder):
+            left = _leave(folder, project, job, control.result.state_dict, history)
+        if not options.json:
+            print(f"{folder}: {', '.join(left)}")
+    if isinstance(last, Failed):
+        raise Refused(f"{last.message} {last.cure}".strip(), 1)
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    project = _read(options.project)
+    analysis, problems = _analysed(project)
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if options.json:
+        print(json.dumps({"problems": [_plain(p, project) for p in problems], "parameters": analysis.total_parameters}))
+    else:
+        for problem in problems:
+            print(f"{problem.severity}: {_sentence(problem, project)}")
+        kind = analysis.output_type()
+        words = f"{analysis.total_parameters:,} parameters" + (f", output {kind}" if kind else "")
+        print(f"{project.name}: {len(analysis.graph.nodes)} nodes, {words}, {len(errors)} errors")
+    return 1 if errors else 0
+
+
+def _export(options: argparse.Namespace) -> int:
+    if not (options.code or options.weights or options.script):
+        raise Refused("nothing to export; give --code FILE, --weights FILE or --script FILE")
+    weights: Path | None = options.weights
+    if weights and weights.suffix not in (".safetensors", ".pt"):
+        raise Refused(f"{weights} ends in {weights.suffix or 'nothing'}; weights are .safetensors or .pt")
+    project = _read(options.project)
+    analysis = _sound(project)
+    if options.code:
+        _write_text(options.code, analysis.source.text)
+    if options.script:
+        from app import preflight
+        from app.export.script import training_script
+
+        module = options.code.stem if options.code else "model"
+        _write_text(options.script, training_script(preflight.job(project, analysis), module))
+    if weights:
+        import torch
+
+        from app.export.weights import save
+        from app.source import make_module
+
+        torch.manual_seed(project.training.seed)
+        with _writing(weights):
+            save(make_module(analysis.source).state_dict(), weights)
+        print(f"{weights}: untrained weights, drawn with seed {project.training.seed}")
+    return 0
+
+
+def _autograd(options: argparse.Namespace) -> int:
+    path: Path = options.out
+    if path.suffix not in PICTURES:
+        raise Refused(f"{path} ends in {path.suffix or 'nothing'}; it can be {', '.join(PICTURES)}")
+    project = _read(options.project)
+    analysis = _sound(project)
+    from app.autograd.capture import CaptureError, capture_source
+    from app.autograd.tape import to_json
+    from app.data.sources import DataError, load
+
+    try:
+        inputs, labels = load(project.data, options.data).batch(options.batch)
+        inputs, targets = _first_batch(project, inputs, labels)
+        tape = capture_source(
+            analysis.source, inputs, targets, project.training.loss, project.training.seed, train=not options.eval,
+            labels=node_labels(project),
+        )  # fmt: skip
+    except (CaptureError, DataError) as error:
+        raise Refused(str(error), 1) from error
+    if path.suffix == ".json":
+        _write_text(path, json.dumps(to_json(tape), indent=1) + "\n")
+        return 0
+    from app.autograd.drawing import to_drawing
+    from app.autograd.grouping import group_by_layer, opened
+
+    unfolded = opened(group_by_layer(tape)) if options.unfolded else frozenset()
+    print(_picture(to_drawing(tape, unfolded), path))
+    return 0
+
+
+def _doctor(_options: argparse.Namespace) -> int:
+    from app.doctor import print_report
+
+    return print_report()
+
+
+# -- shared steps -----------------------------------------------------------------------------------------------------
+
+
+def _read(path: Path) -> Project:
+    from app.project_file import ProjectFileError, read
+
+    try:
+        return read(path)
+    except ProjectFileError as error:
+        raise Refused(str(error)) from error
+    except OSError as error:
+        raise Refused(f"{path}: {error.strerror or error}") from error
+
+
+def _with_options(project: Project, options: argparse.Namespace) -> Project:
+    chosen = {name: getattr(options, name) for name in ("epochs", "device", "seed")}
+    training = replace(project.training, **{name: value for name, value in chosen.items() if value is not None})
+    if options.device is not None:
+        from app.training.devices import resolve
+        from app.training.job import JobError
+
+        try:
+            note = resolve(options.device).note
+        except JobError as error:
+            raise Refused(str(error)) from error
+        if note:
+            print(f"tapedeck: {note}", file=sys.stderr)
+    return replace(project, training=training)
+
+
+def _analysed(project: Project) -> tuple[Analysis, tuple[Problem, ...]]:
+    from app import preflight
+    from app.builder.analysis import analyse
+
+    analysis = analyse(project.graph)
+    found = analysis.problems
+    return analysis, (*found, *preflight.problems(project, analysis)) if analysis.runnable else found
+
+
+def _sound(project: Project) -> Analysis:
+    """The analysis of a project without errors; else every error goes to stderr and the command ends with 1."""
+    analysis, problems = _analysed(project)
+    errors = [problem for problem in problems if problem.severity == "error"]
+    for problem in errors:
+        print(f"tapedeck: {_sentence(problem, project)}", file=sys.stderr)
+    if errors:
+        raise Refused(f"{project.name} cannot run: {len(errors)} problem{'s' * (len(errors) > 1)}, see above", 1)
+    return analysis
+
+
+def _first_batch(project: Project, inputs: Any, labels: Any) -> tuple[Any, Any]:
+    from app.data.sources import SOURCES
+    from app.training.metrics import make_targets
+
+    return inputs, make_targets(project.training.loss, labels, len(SOURCES[project.data.source].classes))
+
+
+def node_labels(project: Project) -> dict[str, Any]:
+    """How the autograd graph calls the nodes of the drawing."""
+    from app.autograd.tape import Label
+    from app.builder.catalog import catalog
+
+    ops = catalog()
+    return {
+        node.id: Label(node.name, (spec := ops.of(project.graph, node)).category, spec.label)
+        for node in project.graph.nodes.values()
+    }
+
+
+def _watch(job: Job, control: Control, out: Any) -> tuple[Any, Event]:
+    """Run the job to its end; returns what was recorded and the last event."""
+    from app.training.history import History
+    from app.training.loop import train
+
+    history = History()
+    last: Event | None = None
+    for last in train(job, control):
+        history.add(last)
+        out.show(last)
+    assert last is not None
+    return history, last
+
+
+@contextmanager
+def _interruptible(control: Control) -> Iterator[None]:
+    """Ctrl+C ends the run after the step under way, so that its weights are kept; a second one ends the program."""
+
+    def stop(_number: int, _frame: Any) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        print("\ntapedeck: stopping; what was learnt is kept", file=sys.stderr)
+        control.stop()
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _leave(folder: Path, project: Project, job: Job, weights: Any, history: Any) -> list[str]:
+    """Write what the run leaves; returns the names of the files."""
+    from app.export.script import training_script
+    from app.export.weights import save
+
+    (folder / "model.py").write_text(job.source.text, encoding="utf-8")
+    (folder / "train.py").write_text(training_script(job), encoding="utf-8")
+    save(weights, folder / "weights.safetensors")
+    save(weights, folder / "weights.pt")
+    (folder / "metrics.csv").write_text(history.to_csv(), encoding="utf-8")
+    names = ["model.py", "train.py", "weights.safetensors", "weights.pt", "metrics.csv"]
+    try:
+        from app.views.pictures import run_pictures
+    except ImportError as error:
+        print(f"tapedeck: no pictures, Qt cannot be loaded ({error}); tapedeck doctor says more", file=sys.stderr)
+        return names
+    return [*names, *run_pictures(project, job, weights, history, folder)]
+
+
+def _picture(drawing: Any, path: Path) -> str:
+    """Draw into a file by Graphviz, or by the program itself where there is no `dot`; returns who drew it."""
+    from app import graphviz_export
+
+    painter = None
+    if path.suffix != ".dot" and not graphviz_export.has_dot():
+        from app.views.pictures import offscreen_painter
+
+        painter = offscreen_painter()
+    with _writing(path):
+        exported = graphviz_export.export(drawing, path, painter)
+    by = "" if exported.by == "dot" else " (drawn by Tapedeck, since Graphviz's dot is not installed)"
+    return f"{path}{by if path.suffix != '.dot' else ''}"
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Refused(f"{error.filename or path} cannot be written: {error.strerror or error}") from error
+
+
+def _write_text(path: Path, text: str) -> None:
+    with _writing(path):
+        path.write_text(text, encoding="utf-8")
+    print(path)
+
+
+def _name(problem: Problem, project: Project) -> str:
+    node = project.graph.nodes.get(problem.node) if problem.node else None
+    return node.name if node else project.name
+
+
+def _sentence(problem: Problem, project: Project) -> str:
+    name = _name(problem, project)
+    message = problem.message if problem.message.startswith(name) else f"{name}: {problem.message}"
+    return f"{message}. {problem.reason}".replace("..", ".").strip()
+
+
+def _plain(problem: Problem, project: Project) -> dict[str, Any]:
+    return {
+        "severity": problem.severity,
+        "node": _name(problem, project) if problem.node else None,
+        "message": problem.message,
+        "reason": problem.reason,
+        "torch": problem.torch_message,
+        "cures": [cure.label for cure in problem.cures],
+    }
+
+
+# -- what a run prints ------------------------------------------------------------------------------------------------
+
+
+class _JsonLines:
+    """One JSON object a line on stdout."""
+
+    def show(self, event: Event) -> None:
+        from app.training.events import to_json
+
+        line = to_json(event)
+        if line is not None:
+            print(line, flush=True)
+
+
+class _Progress:
+    """A bar on a terminal, a line an epoch in any case."""
+
+    WIDTH = 24
+
+    def __init__(self, job: Job) -> None:
+        self._epochs = job.training.epochs
+        self._steps = 1
+        self._terminal = sys.stderr.isatty()
+
+    def show(self, event: Event) -> None:
+        from app.training import events
+
+        match event:
+            case events.Started():
+                self._steps = event.steps_per_epoch
+                print(f"training on {event.device}: {event.parameters:,} parameters, {event.train_count:,} samples")
+            case events.StepDone() if self._terminal:
+                self._bar(event)
+            case events.EpochDone():
+                self._epoch(event)
+            case events.Finished() if event.reason == "stopped":
+                print(f"stopped after {event.steps} steps")
+
+    def _bar(self, event: Any) -> None:
+        done = (event.step - 1) % self._steps + 1
+        filled = self.WIDTH * done // self._steps
+        bar = "━" * filled + "─" * (self.WIDTH - filled)
+        line = f"\repoch {event.epoch}/{self._epochs} {bar} {done}/{self._steps}  loss {event.loss:.4f} "
+        print(line, end="", file=sys.stderr, flush=True)
+
+    def _epoch(self, event: Any) -> None:
+        if self._terminal:
+            print("\r\033[K", end="", file=sys.stderr)
+        validation = ""
+        if event.val_loss is not None:
+            validation = f", validation {event.val_loss:.4f} ({event.val_accuracy:.2%})"
+        training = f"training {event.train_loss:.4f} ({event.train_accuracy:.2%})"
+        print(f"epoch {event.epoch}/{self._epochs}: {training}{validation}", flush=True)

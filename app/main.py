@@ -1,0 +1,28 @@
+"""argv -> the window, or a command without one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from app import cli
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """`tapedeck [FILE]` opens the window, `tapedeck COMMAND ...` does its job without one. Returns the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given and (given[0] in cli.COMMANDS or given[0] in ("--help", "-h", "--version")):
+        return cli.run(given)
+    if given and given[0].startswith("-") or len(given) > 1:
+        print(f"tapedeck: {given[0]} is no command; there are {', '.join(cli.COMMANDS)}", file=sys.stderr)
+        return 2
+    if sys.platform == "win32":
+        # torch's libraries fail to load there once Qt's are in the process.
+        import torch  # noqa: F401
+    from app.views.window_app import run_window
+
+    return run_window(given[0] if given else None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""Whether a project's net, data and loss fit together, asked before a run so that nobody waits for a traceback.
+
+The builder knows shapes, the data know theirs, the loss knows what it wants; this is where the three meet.
+"""
+
+from __future__ import annotations
+
+from app.builder.analysis import Analysis
+from app.builder.graph import Graph
+from app.builder.literals import DType
+from app.builder.problems import Cure, Problem, SetParam
+from app.builder.value_types import Dim, TensorType
+from app.data.sources import SOURCES, SourceSpec
+from app.project import Project
+from app.training.choices import LOSSES, OPTIMIZERS
+from app.training.job import Job
+
+
+def problems(project: Project, analysis: Analysis) -> tuple[Problem, ...]:
+    """What stands between a net that is sound in itself and a run on the project's data. Imports no torch."""
+    source = SOURCES.get(project.data.source)
+    if source is None:
+        known = ", ".join(SOURCES)
+        text = f"There is no data source {project.data.source!r}"
+        return (Problem("error", None, text, f"Choose one under Training: {known}."),)
+    return (*_choices(project), *_inputs(project.graph, source), *_outputs(project.graph, analysis, source))
+
+
+def job(project: Project, analysis: Analysis, data_root: str | None = None) -> Job:
+    """The run that the project asks for."""
+    return Job(analysis.source, project.data, project.training, data_root)
+
+
+def _choices(project: Project) -> list[Problem]:
+    found = []
+    for what, name, names in (
+        ("loss", project.training.loss.name, tuple(LOSSES)),
+        ("optimizer", project.training.optimizer.name, OPTIMIZERS),
+    ):
+        if name not in names:
+            reason = f"Choose one under Training: {', '.join(names)}."
+            found.append(Problem("error", None, f"There is no {what} {name!r} here", reason))
+    return found
+
+
+def _inputs(graph: Graph, source: SourceSpec) -> list[Problem]:
+    inputs = [node for node in graph.nodes.values() if node.op == "input"]
+    if len(inputs) > 1:
+        names = ", ".join(node.name for node in inputs)
+        reason = f"Training feeds one tensor. Remove all of {names} but one."
+        return [Problem("error", inputs[1].id, f"{source.label} fills one input, the net has {len(inputs)}", reason)]
+    if not inputs:
+        return []
+    node = inputs[0]
+    shape, dtype = node.params.get("shape"), node.params.get("dtype", DType("float32"))
+    if shape == source.shape and dtype == DType(source.dtype):
+        return []
+    edits = (SetParam(node.id, "shape", source.shape), SetParam(node.id, "dtype", DType(source.dtype)))
+    wanted = "×".join(map(str, source.shape))
+    have = "×".join(map(str, shape or ())) or "nothing"
+    reason = f"{source.label} gives {source.dtype} of {wanted} a sample, {node.name} takes {dtype.name} of {have}."
+    cure = Cure(f"Set shape to {wanted}", edits)
+    return [Problem("error", node.id, f"{node.name} does not take what the data give", reason, cures=(cure,))]
+
+
+def _outputs(graph: Graph, analysis: Analysis, source: SourceSpec) -> list[Problem]:
+    outputs = [node for node in graph.nodes.values() if node.op == "output"]
+    if len(outputs) > 1:
+        reason = f"The loss compares one tensor with the classes. Remove all outputs but one of the {len(outputs)}."
+        return [Problem("error", outputs[1].id, "The loss takes one output", reason)]
+    kind = analysis.output_type()
+    classes = len(source.classes)
+    if kind is None or not outputs or kind.shape == (Dim(1), classes):
+        return []
+    reason = f"The loss wants N×{classes}, one value for each class of {source.label}."
+    if len(kind.shape) != 2 and kind.per_sample() != classes:
+        reason += " A Flatten and a Linear layer would give that."
+    message = f"{outputs[0].name} is {kind}, the data have {classes} classes"
+    return [Problem("error", outputs[0].id, message, reason, cures=_class_cures(graph, outputs[0].id, kind, classes))]
+
+
+def _class_cures(graph: Graph, output: str, kind: TensorType, classes: int) -> tuple[Cure, ...]:
+    """Give the last Linear as many features as there are classes, if only that is amiss."""
+    edges = graph.into(output)
+    last = graph.nodes[edges[0].source] if edges else None
+    if last is None or last.op != "nn.Linear" or len(kind.shape) != 2:
+        return ()
+    return (Cure(f"Set out_features={classes}", (SetParam(last.id, "out_features", classes),)),)
