@@ -1,0 +1,99 @@
+"""The gradient matrix of a run as pictures need it: bounds for the heat ramp, rows by node. No Qt here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from app.source import Source
+from app.training.history import History
+
+DECADES = 6  # of a ramp at most; what is smaller gets the lowest colour
+NEWEST = 32
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The ends of the heat ramp; `clipped` says that smaller norms than `low` were measured."""
+
+    low: float
+    high: float
+    clipped: bool = False
+
+    def place(self, norm: float) -> float:
+        """Where on the ramp a norm stands, 0 to 1, on a log scale; nan for none."""
+        if not norm > 0:
+            return 0.0 if norm == 0 else math.nan
+        return min(max(math.log10(norm / self.low) / math.log10(self.high / self.low), 0.0), 1.0)
+
+
+class BoundsTracker:
+    """Bounds in whole decades over all norms of a run, extended by what is new."""
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self._matrix: object = None
+        self._seen = 0
+        self._least, self._most = math.inf, 0.0
+
+    def update(self, history: History) -> Bounds | None:
+        """The bounds now; None before there is a norm above zero."""
+        columns = history.gradients
+        if columns is not self._matrix:
+            self._clear()
+            self._matrix = columns
+        new = columns.matrix()[:, self._seen :]
+        self._seen = len(columns)
+        usable = new[np.isfinite(new) & (new > 0)]
+        if usable.size:
+            self._least, self._most = min(self._least, float(usable.min())), max(self._most, float(usable.max()))
+        if not self._most:
+            return None
+        high = math.ceil(math.log10(self._most) - 1e-9)
+        low = math.floor(math.log10(self._least) + 1e-9)
+        shown = min(max(low, high - DECADES), high - 1)
+        return Bounds(10.0**shown, 10.0**high, low < shown)
+
+
+def nodes_by_layer(source: Source) -> dict[str, tuple[str, ...]]:
+    """The nodes that call each module, by the module's path; several where weights are shared."""
+    found: dict[str, tuple[str, ...]] = {}
+    for node, path in source.modules.items():
+        found[path] = (*found.get(path, ()), node)
+    return found
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """What the canvas shows: up to `NEWEST` norms a node, oldest first, and the ends of the ramp."""
+
+    norms: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    low: float = 0.001
+    high: float = 10.0
+
+
+class GradientOverlay:
+    """Reads the newest norms of a run for the nodes of the source that it trains."""
+
+    def __init__(self, source: Source, history: History) -> None:
+        self._history = history
+        self._nodes = nodes_by_layer(source)
+        self._bounds = BoundsTracker()
+
+    def read(self, newest: int = NEWEST) -> Overlay | None:
+        """The overlay now; None before the first norm was measured. The cost does not grow with the run."""
+        bounds = self._bounds.update(self._history)
+        if bounds is None:
+            return None
+        rows = self._history.gradients.matrix()[:, -newest:].tolist()
+        norms = {
+            node: tuple(row)
+            for layer, row in zip(self._history.layers, rows, strict=True)
+            for node in self._nodes.get(layer, ())
+        }
+        return Overlay(norms, bounds.low, bounds.high)

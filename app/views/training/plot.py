@@ -1,0 +1,276 @@
+"""One chart over the steps of a run: its view, its lines behind and before the curves, and what the mouse does to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any
+
+import pyqtgraph as pg
+from PySide6.QtCore import QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QColor, QFontMetricsF, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QGraphicsObject, QStyleOptionGraphicsItem, QWidget
+
+from app.views import theme
+from app.views.training.axis import FigureAxis, Scale
+from app.views.training.readout import Readout
+
+EPOCH_ROOM = 14  # pixels between two lines of epochs
+LABEL_ROOM = 58  # pixels between two of their labels
+
+
+class StepView(pg.ViewBox):
+    """Wheel and drag change the x range that all charts share; with Ctrl, or over the left axis, this chart's y range.
+
+    `handled` says that a person changed x, `released` that they want to follow the run again (a double click).
+    """
+
+    handled = Signal()
+    released = Signal()
+
+    def __init__(self) -> None:
+        super().__init__(enableMenu=False, defaultPadding=0.0)
+        self.disableAutoRange()
+        self.setMouseEnabled(x=True, y=True)
+        self.free_y = False
+
+    def wheelEvent(self, ev: Any, axis: int | None = None) -> None:
+        if axis is None:
+            axis = 1 if ev.modifiers() & Qt.KeyboardModifier.ControlModifier else 0
+        super().wheelEvent(ev, axis)
+        self._note(axis)
+
+    def mouseDragEvent(self, ev: Any, axis: int | None = None) -> None:
+        if axis is None and not self.free_y:
+            axis = 0
+        super().mouseDragEvent(ev, axis)
+        self._note(axis)
+
+    def mouseClickEvent(self, ev: Any) -> None:
+        if ev.double() and ev.button() == Qt.MouseButton.LeftButton:
+            ev.accept()
+            self.free_y = False
+            self.released.emit()
+
+    def _note(self, axis: int | None) -> None:
+        if axis != 0:
+            self.free_y = True
+        if axis != 1:
+            self.handled.emit()
+
+
+class Layer(QGraphicsObject):
+    """A sheet over the whole view, painted in the view's pixels."""
+
+    def __init__(self, plot: StepPlot, z: float) -> None:
+        super().__init__(plot.view)
+        self._plot = plot
+        self.setZValue(z)
+        self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
+        plot.view.sigResized.connect(self._resized)
+
+    def _resized(self, _view: object) -> None:
+        self.prepareGeometryChange()
+
+    def boundingRect(self) -> QRectF:
+        return self._plot.view.rect()
+
+
+class Backdrop(Layer):
+    """The grid, and a dashed line where an epoch ends."""
+
+    def __init__(self, plot: StepPlot) -> None:
+        super().__init__(plot, -10_000)
+        self._epochs: Sequence[float] = ()
+
+    def set_epochs(self, ends: Sequence[float]) -> None:
+        if len(ends) != len(self._epochs) or (len(ends) and ends[-1] != self._epochs[-1]):
+            self._epochs = list(ends)
+            self.update()
+
+    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+        plot, now = self._plot, theme.current()
+        rect = self.boundingRect()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        painter.setPen(QPen(now.line, 1))
+        (x0, x1), (y0, y1) = plot.view.viewRange()
+        for y in plot.left.ticks(y0, y1, rect.height())[1] if plot.grid_y else ():
+            level = round(rect.bottom() - (y - y0) / (y1 - y0) * rect.height())
+            painter.drawLine(QPointF(rect.left(), level), QPointF(rect.right(), level))
+        for x in plot.bottom.ticks(x0, x1, rect.width())[1] if plot.grid_x else ():
+            place = round(rect.left() + (x - x0) / (x1 - x0) * rect.width())
+            painter.drawLine(QPointF(place, rect.top()), QPointF(place, rect.bottom()))
+        self._paint_epochs(painter, rect, x0, x1)
+
+    def _paint_epochs(self, painter: QPainter, rect: QRectF, x0: float, x1: float) -> None:
+        """Lines at the ends of epochs, as many as have room; a label says which epoch begins there."""
+        if len(self._epochs) < 2 or not self._plot.show_epochs:
+            return
+        now = theme.current()
+        apart = (self._epochs[-1] - self._epochs[0]) / (len(self._epochs) - 1) / (x1 - x0) * rect.width()
+        every = next(n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500, 10**9) if n * apart >= EPOCH_ROOM or n == 10**9)
+        named = next(n for n in (1, 2, 5, 10, 20, 50, 100) if n * every * apart >= LABEL_ROOM or n == 100)
+        pen = QPen(now.line3, 1)
+        pen.setDashPattern([2, 3])
+        painter.setFont(theme.font("axis"))
+        ascent = QFontMetricsF(painter.font()).ascent()
+        for index, end in enumerate(self._epochs, start=1):
+            if index % every or not x0 <= end <= x1:
+                continue
+            place = round(rect.left() + (end - x0) / (x1 - x0) * rect.width())
+            painter.setPen(pen)
+            painter.drawLine(QPointF(place, rect.top()), QPointF(place, rect.bottom()))
+            label = f"epoch {index + 1}"
+            fits = place + 4 + QFontMetricsF(painter.font()).horizontalAdvance(label) < rect.right()
+            if (index // every) % named == 0 and fits:
+                painter.setPen(now.text3)
+                painter.drawText(QPointF(place + 4, rect.top() + ascent + 2), label)
+
+
+class CursorLine(Layer):
+    """The line at the step that the pointer is on, in every chart at once, with a dot on each curve."""
+
+    def __init__(self, plot: StepPlot) -> None:
+        super().__init__(plot, 10_000)
+        self._x: float | None = None
+        self._dots: Sequence[tuple[float, QColor]] = ()
+
+    def show_at(self, x: float | None, dots: Sequence[tuple[float, QColor]] = ()) -> None:
+        if (x, dots) != (self._x, self._dots):
+            self._x, self._dots = x, dots
+            self.update()
+
+    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+        if self._x is None:
+            return
+        rect, now = self.boundingRect(), theme.current()
+        (x0, x1), (y0, y1) = self._plot.view.viewRange()
+        if not x0 <= self._x <= x1:
+            return
+        place = rect.left() + (self._x - x0) / (x1 - x0) * rect.width()
+        painter.setPen(QPen(now.text2, 1))
+        painter.drawLine(QPointF(round(place), rect.top()), QPointF(round(place), rect.bottom()))
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        for y, color in self._dots:
+            if y0 <= y <= y1:
+                painter.setPen(QPen(now.plot, 1.5))
+                painter.setBrush(color)
+                painter.drawEllipse(QPointF(place, rect.bottom() - (y - y0) / (y1 - y0) * rect.height()), 4, 4)
+
+
+class StepPlot(pg.PlotWidget):
+    """A chart over the steps. It knows nothing of a run; `pointed(x)` follows the pointer, None when it has left."""
+
+    pointed = Signal(object)
+    grid_x = True
+    grid_y = True
+    show_epochs = True
+
+    def __init__(self, left: FigureAxis | None = None, kind: Scale = "number") -> None:
+        self.view = StepView()
+        self.left = left or FigureAxis("left", kind)
+        self.bottom = FigureAxis("bottom", "count")
+        super().__init__(viewBox=self.view, axisItems={"left": self.left, "bottom": self.bottom})
+        self.paint_seconds = 0.0
+        item = self.getPlotItem()
+        item.hideButtons()
+        item.setMenuEnabled(False)
+        item.layout.setContentsMargins(0, 8, 14, 0)
+        self.backdrop = Backdrop(self)
+        self.cursor_line = CursorLine(self)
+        self.readout = Readout(self)
+        self.setFrameShape(self.Shape.NoFrame)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setMinimumSize(90, 60)
+        self.setMouseTracking(True)
+        self.restyle()
+
+    def restyle(self) -> None:
+        """Take colours and fonts from the theme in force."""
+        now = theme.current()
+        self.setBackground(now.panel)
+        self.view.setBackgroundColor(now.plot)
+        self.left.restyle()
+        self.bottom.restyle()
+        self.backdrop.update()
+        self.readout.update()
+
+    def set_x_range(self, low: float, high: float) -> None:
+        if high > low and self.view.viewRange()[0] != [low, high]:
+            self.view.setXRange(low, high, padding=0)
+
+    def set_y_range(self, low: float, high: float) -> None:
+        """What the curves need; nothing happens while a person holds the y range."""
+        if not self.view.free_y and high > low and self.view.viewRange()[1] != [low, high]:
+            self.view.setYRange(low, high, padding=0)
+
+    @property
+    def pixels(self) -> int:
+        """The width of the view."""
+        return max(1, int(self.view.width()))
+
+    def clear_cursor(self) -> None:
+        self.cursor_line.show_at(None)
+        self.readout.hide()
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        super().mouseMoveEvent(event)
+        place = self.mapToScene(event.position().toPoint())
+        rect = self.view.sceneBoundingRect()
+        if rect.contains(place) and not event.buttons():
+            self.pointed.emit(float(self.view.mapSceneToView(place).x()))
+        else:
+            self.pointed.emit(None)
+
+    def leaveEvent(self, event: Any) -> None:
+        super().leaveEvent(event)
+        self.pointed.emit(None)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        began = perf_counter()
+        super().paintEvent(event)
+        self.paint_seconds += perf_counter() - began
+
+
+class Curve(pg.PlotCurveItem):
+    """A line of one series; thick lines are drawn smooth."""
+
+    def __init__(self, plot: StepPlot, series: int, width: float = 1.0, opacity: float = 1.0, dashed: bool = False) -> None:
+        super().__init__(antialias=True, connect="finite", skipFiniteCheck=True)
+        self._series, self._width, self._opacity, self._dashed = series, width, opacity, dashed
+        self._plot = plot
+        plot.addItem(self, ignoreBounds=True)
+        self.restyle()
+
+    @property
+    def color(self) -> QColor:
+        return theme.current().series[self._series] if self._series >= 0 else theme.current().text
+
+    def restyle(self) -> None:
+        pen = QPen(theme.faded(self.color, self._opacity), self._width)
+        pen.setCosmetic(True)
+        pen.setJoinStyle(Qt.PenJoinStyle.RoundJoin)
+        if self._dashed:
+            pen.setDashPattern([5, 3])
+        self.setPen(pen)
+
+    def fill_to(self, level: float, opacity: float) -> None:
+        """Fill down to `level`."""
+        self.setFillLevel(level)
+        self.setBrush(theme.faded(self.color, opacity))
+
+
+class Dots(pg.ScatterPlotItem):
+    """The points of a series of few values: radius 3, ringed by the background."""
+
+    def __init__(self, plot: StepPlot, series: int) -> None:
+        super().__init__(size=7, pxMode=True, antialias=True)
+        self._series = series
+        self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
+        plot.addItem(self, ignoreBounds=True)
+        self.restyle()
+
+    def restyle(self) -> None:
+        now = theme.current()
+        self.setPen(QPen(now.plot, 1))
+        self.setBrush(now.series[self._series])

@@ -1,0 +1,164 @@
+"""Curves as arrays: smoothing that grows with the run, and thinning to what a picture can show. No Qt here."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+BLOCK = 128
+
+
+class Smoother:
+    """An exponential moving average that is extended as values come; every value costs once.
+
+    `weight` is the share of the past, 0 (raw) up to less than 1. The average is divided by the sum of its weights, so that
+    it starts at the first value instead of at zero; values that are not finite are left out of it.
+    """
+
+    def __init__(self, weight: float) -> None:
+        self.weight = weight
+        self._values = np.empty(1024)
+        self._count = 0
+        self._top = 0.0
+        self._bottom = 0.0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def values(self) -> Floats:
+        """One value a raw value; a view that is valid until the next `extend`."""
+        return self._values[: self._count]
+
+    def extend(self, raw: Floats) -> None:
+        """Take in the values that came after those already taken."""
+        if not len(raw):
+            return
+        self._reserve(self._count + len(raw))
+        finite = np.isfinite(raw)
+        top = self._average(np.where(finite, raw, 0.0), self._top)
+        bottom = self._average(finite.astype(float), self._bottom)
+        self._top, self._bottom = float(top[-1]), float(bottom[-1])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            self._values[self._count : self._count + len(raw)] = top / bottom
+        self._count += len(raw)
+
+    def _reserve(self, size: int) -> None:
+        if size > len(self._values):
+            grown = np.empty(max(size, 2 * len(self._values)))
+            grown[: self._count] = self.values
+            self._values = grown
+
+    def _average(self, raw: Floats, before: float) -> Floats:
+        """s[k] = w·s[k−1] + (1 − w)·raw[k], block by block: inside a block it is one matrix product."""
+        weight, count = self.weight, len(raw)
+        size = min(BLOCK, count)
+        padded = np.zeros(math.ceil(count / size) * size)
+        padded[:count] = raw
+        powers = weight ** np.arange(size + 1)
+        index = np.arange(size)
+        distance = index[None, :] - index[:, None]
+        kernel = np.where(distance >= 0, powers[np.maximum(distance, 0)], 0.0) * (1 - weight)
+        blocks = padded.reshape(-1, size) @ kernel
+        for block in blocks:
+            block += before * powers[1:]
+            before = float(block[-1])
+        return blocks.reshape(-1)[:count]
+
+
+def visible(x: Floats, low: float, high: float) -> slice:
+    """The part of an ascending `x` between `low` and `high`, with one more at each side so that lines reach the edge."""
+    first = int(np.searchsorted(x, low, "left"))
+    last = int(np.searchsorted(x, high, "right"))
+    return slice(max(0, first - 1), min(len(x), last + 1))
+
+
+def thin_peaks(x: Floats, y: Floats, pixels: int) -> tuple[Floats, Floats]:
+    """At most about two points a pixel: the least and the greatest of every run of points, so no peak is lost.
+
+    The runs have a length that is a power of two and start at multiples of it, so that a growing curve does not shimmer.
+    """
+    stride = _stride(len(x), pixels)
+    if stride == 1:
+        return x, y
+    whole = len(x) // stride * stride
+    groups = y[:whole].reshape(-1, stride)
+    ends = np.empty((len(groups), 2))
+    np.fmin.reduce(groups, axis=1, out=ends[:, 0])
+    np.fmax.reduce(groups, axis=1, out=ends[:, 1])
+    places = np.repeat(x[:whole:stride], 2)
+    return np.concatenate([places, x[whole:]]), np.concatenate([ends.reshape(-1), y[whole:]])
+
+
+def thin(x: Floats, y: Floats, pixels: int) -> tuple[Floats, Floats]:
+    """At most about one point a pixel of a curve that is smooth already; the last point stays."""
+    stride = _stride(len(x), pixels)
+    if stride == 1:
+        return x, y
+    chosen = np.append(np.arange(0, len(x) - 1, stride), len(x) - 1)
+    return x[chosen], y[chosen]
+
+
+def _stride(count: int, pixels: int) -> int:
+    stride = 1
+    while count > 2 * max(pixels, 1) * stride:
+        stride *= 2
+    return stride
+
+
+def nice_step(span: float, most: int) -> float:
+    """The least of 1, 2, 5, 10, ... that cuts `span` into at most `most` parts.
+
+    >>> nice_step(2300, 5), nice_step(1, 4), nice_step(7, 10)
+    (500.0, 0.5, 1.0)
+    """
+    if not span > 0:
+        return 1.0
+    rough = span / max(most, 1)
+    decade = 10.0 ** math.floor(math.log10(rough))
+    for factor in (1, 2, 5, 10):
+        if factor * decade >= rough * (1 - 1e-9):
+            return factor * decade
+    return 10 * decade
+
+
+CLOCK_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
+
+
+def clock_step(span: float, most: int) -> float:
+    """Like `nice_step` for seconds: from a second on, steps that a clock has."""
+    rough = span / max(most, 1)
+    if rough <= 1:
+        return nice_step(span, most)
+    return float(next((step for step in CLOCK_STEPS if step >= rough), nice_step(span / 86400, most) * 86400))
+
+
+def log_ticks(low: float, high: float, most: int) -> list[float]:
+    """Exponents to label between `low` and `high` (both log10): 1 and 3 of each decade if they fit, else whole decades.
+
+    >>> [round(10**e, 3) for e in log_ticks(-1.6, 0.5, 6)]
+    [0.03, 0.1, 0.3, 1.0, 3.0]
+    >>> log_ticks(-6, 0, 4)
+    [-6.0, -4.0, -2.0, 0.0]
+    """
+    decades = np.arange(math.floor(low), math.ceil(high) + 1)
+    for factors in ((1, 1.5, 2, 3, 4, 5, 7), (1, 2, 3, 5), (1, 3)):
+        ticks = [float(d + math.log10(f)) for d in decades for f in factors]
+        ticks = [t for t in ticks if low - 1e-9 <= t <= high + 1e-9]
+        if len(ticks) <= most:
+            return ticks
+    stride = max(1, math.ceil((high - low) / max(most - 1, 1) - 1e-9))
+    return [float(d) for d in decades if d % stride == 0 and low - 1e-9 <= d <= high + 1e-9]
+
+
+def grown(end: float, before: float) -> float:
+    """Where an axis that reaches `end` should end: it grows by strides, so that its labels are not made anew each time.
+
+    >>> grown(100, 0), grown(100, 105), grown(106, 105)
+    (108.0, 105, 114.48)
+    """
+    return before if end <= before <= 1.25 * end else 1.08 * end
