@@ -178,7 +178,12 @@ def _capture(
 
 
 def _record(
-    place: int, node: Any, recorder: OriginRecorder, answered: int, reader: SavedReader, names: dict[int, tuple[str, ...]]
+    place: int,
+    node: Any,
+    recorder: OriginRecorder,
+    answered: int,
+    reader: SavedReader,
+    names: Mapping[int, tuple[str, ...]],
 ) -> TapeNode:
     saved, name = reader.read(node, place), short_name(node)
     if is_accumulate(node):
