@@ -1,0 +1,106 @@
+"""A row of choices of which one holds: Overlay Shapes | Gradients | Memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from PySide6.QtCore import QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QPainterPath, QPaintEvent
+from PySide6.QtWidgets import QAbstractButton, QButtonGroup, QHBoxLayout, QSizePolicy, QWidget
+
+from app.views.theme import current
+from app.views.widgets.painting import KeyboardFocus, TextLine, at_least, box, start
+
+HEIGHT = 24
+
+
+class _Segment(KeyboardFocus, QAbstractButton):
+    def __init__(self, text: str, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setText(text)
+        self.setCheckable(True)
+        self.setAutoExclusive(True)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setAttribute(Qt.WidgetAttribute.WA_Hover)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        self._lines = (TextLine(text, "label"), TextLine(text, "button"))
+
+    def sizeHint(self) -> QSize:
+        return at_least(self._lines[1].width + 20, HEIGHT)
+
+    def minimumSizeHint(self) -> QSize:
+        return self.sizeHint()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        theme = current()
+        painter = start(self)
+        area = QRectF(self.rect()).adjusted(1, 1, -1, -1)
+        if self.isChecked():
+            box(painter, area, 4, theme.pressed)
+        elif self.underMouse() and self.isEnabled():
+            box(painter, area, 4, theme.hover)
+        line = self._lines[self.isChecked()]
+        color = theme.text4 if not self.isEnabled() else theme.text if self.isChecked() else theme.text2
+        line.draw_in(painter, (self.width() - line.width) / 2, QRectF(self.rect()), color)
+        self.paint_ring(painter, area, 4)
+        painter.end()
+
+
+class Segmented(QWidget):
+    """One choice among a few, all in sight. Arrow keys move it.
+
+    Args:
+        options: Texts, or pairs of (key, text).
+    """
+
+    changed = Signal(str)
+
+    def __init__(self, options: Iterable[str | tuple[str, str]], name: str = "", parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setAccessibleName(name)
+        self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        self._group = QButtonGroup(self)
+        self._segments: dict[str, _Segment] = {}
+        for option in options:
+            key, text = (option, option) if isinstance(option, str) else option
+            segment = _Segment(text, self)
+            self._segments[key] = segment
+            self._group.addButton(segment)
+            layout.addWidget(segment)
+            segment.toggled.connect(self._tell)
+        next(iter(self._segments.values())).setChecked(True)
+
+    def _tell(self, on: bool) -> None:
+        if on:
+            self.changed.emit(self.value())
+
+    def value(self) -> str:
+        """The key of the choice."""
+        return next((key for key, segment in self._segments.items() if segment.isChecked()), "")
+
+    def set_value(self, key: str) -> None:
+        """Choose; `changed` tells if this was not the choice already.
+
+        Raises:
+            KeyError: there is no such choice.
+        """
+        self._segments[key].setChecked(True)
+
+    def set_option_enabled(self, key: str, enabled: bool, reason: str = "") -> None:
+        """Let a choice be made or not; `reason` says why not, as a tool tip."""
+        self._segments[key].setEnabled(enabled)
+        self._segments[key].setToolTip("" if enabled else reason)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        theme = current()
+        painter = start(self)
+        box(painter, QRectF(self.rect()), 5, theme.raised, theme.line2)
+        inside = QPainterPath()
+        inside.addRoundedRect(QRectF(self.rect()), 5, 5)
+        painter.setClipPath(inside)
+        for segment in list(self._segments.values())[1:]:
+            painter.fillRect(QRectF(segment.x() - 0.5, 0, 1, self.height()), theme.line2)
+        painter.end()
