@@ -175,12 +175,10 @@ def _export(options: argparse.Namespace) -> int:
     if weights:
         import torch
 
-        from app.export.weights import save
         from app.source import make_module
 
         torch.manual_seed(project.training.seed)
-        with _writing(weights):
-            save(make_module(analysis.source).state_dict(), weights)
+        _save(make_module(analysis.source).state_dict(), weights)
         print(f"{weights}: untrained weights, drawn with seed {project.training.seed}")
     return 0
 
@@ -191,17 +189,16 @@ def _autograd(options: argparse.Namespace) -> int:
         raise Refused(f"{path} ends in {path.suffix or 'nothing'}; it can be {', '.join(PICTURES)}")
     project = _read(options.project)
     analysis = _sound(project)
-    from app.autograd.capture import CaptureError, capture_source
+    from app import inspection, preflight
+    from app.autograd.capture import CaptureError
     from app.autograd.tape import to_json
-    from app.data.sources import DataError, load
+    from app.builder.catalog import catalog
+    from app.data.sources import DataError
 
+    job = preflight.job(project, analysis, str(options.data) if options.data else None)
+    labels = inspection.node_labels(project.graph, catalog())
     try:
-        inputs, labels = load(project.data, options.data).batch(options.batch)
-        inputs, targets = _first_batch(project, inputs, labels)
-        tape = capture_source(
-            analysis.source, inputs, targets, project.training.loss, project.training.seed, train=not options.eval,
-            labels=node_labels(project),
-        )  # fmt: skip
+        tape = inspection.capture_batch(job, labels, train=not options.eval, batch=options.batch)
     except (CaptureError, DataError) as error:
         raise Refused(str(error), 1) from error
     if path.suffix == ".json":
@@ -271,25 +268,6 @@ def _sound(project: Project) -> Analysis:
     return analysis
 
 
-def _first_batch(project: Project, inputs: Any, labels: Any) -> tuple[Any, Any]:
-    from app.data.sources import SOURCES
-    from app.training.metrics import make_targets
-
-    return inputs, make_targets(project.training.loss, labels, len(SOURCES[project.data.source].classes))
-
-
-def node_labels(project: Project) -> dict[str, Any]:
-    """How the autograd graph calls the nodes of the drawing."""
-    from app.autograd.tape import Label
-    from app.builder.catalog import catalog
-
-    ops = catalog()
-    return {
-        node.id: Label(node.name, (spec := ops.of(project.graph, node)).category, spec.label)
-        for node in project.graph.nodes.values()
-    }
-
-
 def _watch(job: Job, control: Control, out: Any) -> tuple[Any, Event]:
     """Run the job to its end; returns what was recorded and the last event."""
     from app.training.history import History
@@ -323,12 +301,11 @@ def _interruptible(control: Control) -> Iterator[None]:
 def _leave(folder: Path, project: Project, job: Job, weights: Any, history: Any) -> list[str]:
     """Write what the run leaves; returns the names of the files."""
     from app.export.script import training_script
-    from app.export.weights import save
 
     (folder / "model.py").write_text(job.source.text, encoding="utf-8")
     (folder / "train.py").write_text(training_script(job), encoding="utf-8")
-    save(weights, folder / "weights.safetensors")
-    save(weights, folder / "weights.pt")
+    _save(weights, folder / "weights.safetensors")
+    _save(weights, folder / "weights.pt")
     (folder / "metrics.csv").write_text(history.to_csv(), encoding="utf-8")
     names = ["model.py", "train.py", "weights.safetensors", "weights.pt", "metrics.csv"]
     try:
@@ -337,6 +314,15 @@ def _leave(folder: Path, project: Project, job: Job, weights: Any, history: Any)
         print(f"tapedeck: no pictures, Qt cannot be loaded ({error}); tapedeck doctor says more", file=sys.stderr)
         return names
     return [*names, *run_pictures(project, job, weights, history, folder)]
+
+
+def _save(weights: Any, path: Path) -> None:
+    from app.export.weights import WeightsError, save_pt, save_safetensors
+
+    try:
+        (save_pt if path.suffix == ".pt" else save_safetensors)(weights, path)
+    except WeightsError as error:
+        raise Refused(str(error)) from error
 
 
 def _picture(drawing: Any, path: Path) -> str:

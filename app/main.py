@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from app import cli
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """`tapedeck [FILE]` opens the window, `tapedeck COMMAND ...` does its job without one. Returns the exit code."""
+    from app import cli
+
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given and (given[0] in cli.COMMANDS or given[0] in ("--help", "-h", "--version")):
         return cli.run(given)

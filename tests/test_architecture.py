@@ -26,7 +26,7 @@ APP = ROOT / "app"
 LEAVES = "frozen source rng resources torchvision_import"
 
 # Values and pure functions over them.
-PURE = "project project_file builder data training telemetry autograd export drawing layout graphviz_export"
+PURE = "project project_file preflight inspection builder data training telemetry autograd export drawing layout graphviz_export"
 
 # The only mutable truth, and what runs beside the window's thread.
 GLUE = "document settings background training_thread"
@@ -42,6 +42,8 @@ ARROWS = {
     "settings": "data.sources",  # the default of the data folder is stated there
     "doctor": "data system_packages",
     "system_packages": "",
+    "preflight": "project builder data training",  # whether net, data and loss fit, before a run
+    "inspection": "builder data training autograd",  # one batch of the data through the net, for the tape
     "project_file": "project builder data.config training.config",
     "project": "builder.graph data.config training.config",
     "builder": "",
@@ -67,7 +69,7 @@ QT = {"PySide6", "shiboken6", "pyqtgraph", "pytestqt"}
 # Modules that are about tensors and import torch at their top. Everything else imports it inside a function, and
 # imports these inside a function, so that the window stands before torch is loaded.
 TORCH_MODULES = """
-    autograd builder.introspect builder.module builder.shapes data.loaders data.preview data.readers data.splits
+    autograd builder.analysis builder.codegen builder.explain builder.introspect builder.shapes data.loaders data.preview data.readers data.splits
     data.transforms export telemetry training.checkpoint training.choices training.devices training.loop
     training.metrics
 """

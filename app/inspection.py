@@ -1,0 +1,64 @@
+"""One batch of a project's data through its net, for the autograd graph: where drawing, data, loss and tape meet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from app.builder.catalog import Catalog
+from app.builder.graph import Graph
+from app.data.config import DataConfig
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from app.autograd.tape import Label, Tape
+    from app.data.sources import Dataset
+    from app.training.job import Job
+
+BATCH = 16
+
+
+@lru_cache(maxsize=1)
+def _dataset(config: DataConfig, root: str | None) -> Dataset:
+    from app.data.sources import load
+
+    return load(config, root)
+
+
+def capture_batch(
+    job: Job,
+    labels: Mapping[str, Label],
+    *,
+    train: bool = True,
+    weights: Callable[[], Mapping[str, Tensor]] | None = None,
+    batch: int = BATCH,
+) -> Tape:
+    """One forward on the first `batch` training samples of the job's data, and the graph below its loss.
+
+    `weights` gives a state_dict; without it weights are drawn with the job's seed. Raises CaptureError, DataError.
+    """
+    from app.autograd.capture import capture_source
+    from app.data.sources import SOURCES
+    from app.training.metrics import make_targets
+
+    inputs, ids = _dataset(job.data, job.data_root).batch(batch)
+    targets = make_targets(job.training.loss.name, ids, len(SOURCES[job.data.source].classes))
+    return capture_source(
+        job.source,
+        inputs,
+        targets,
+        job.training.loss,
+        job.training.seed,
+        state_dict=weights() if weights else None,
+        train=train,
+        labels=labels,
+    )
+
+
+def node_labels(graph: Graph, catalog: Catalog) -> dict[str, Any]:
+    """How the autograd graph calls and colours the nodes of the drawing."""
+    from app.autograd.tape import Label
+
+    return {node.id: Label(node.name, catalog.of(graph, node).category) for node in graph.nodes.values()}

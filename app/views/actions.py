@@ -1,0 +1,79 @@
+"""The menus: every command of the window as one QAction, with its words and its shortcut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QAction, QActionGroup, QKeySequence
+from PySide6.QtWidgets import QMenu, QMenuBar, QWidget
+
+from app.views import icons
+
+
+class Actions:
+    """Makes actions, keeps them by key, and puts them into menus."""
+
+    def __init__(self, window: QWidget, bar: QMenuBar) -> None:
+        self._window, self._bar = window, bar
+        self.by_key: dict[str, QAction] = {}
+
+    def __getitem__(self, key: str) -> QAction:
+        return self.by_key[key]
+
+    def menu(self, title: str) -> QMenu:
+        menu = self._bar.addMenu(title)
+        menu.setToolTipsVisible(True)
+        return menu
+
+    def add(
+        self,
+        menu: QMenu,
+        key: str,
+        text: str,
+        slot: Callable[[], object],
+        shortcut: str | QKeySequence.StandardKey | tuple[str, ...] = "",
+        icon: str = "",
+        tip: str = "",
+    ) -> QAction:
+        """A command; `slot` is called without arguments."""
+        action = QAction(text, self._window)
+        action.setObjectName(key)
+        if icon:
+            action.setIcon(icons.icon(icon))
+        if isinstance(shortcut, tuple):
+            action.setShortcuts([QKeySequence(each) for each in shortcut])
+        elif shortcut:
+            action.setShortcut(QKeySequence(shortcut))
+        action.setShortcutContext(Qt.ShortcutContext.WindowShortcut)
+        if tip:
+            action.setToolTip(tip)
+        action.triggered.connect(lambda *_: slot())
+        self._keep(menu, key, action)
+        return action
+
+    def adopt(self, menu: QMenu, key: str, action: QAction) -> None:
+        """Show an action that a view has made."""
+        self._keep(menu, key, action)
+
+    def choices(
+        self, menu: QMenu, key: str, options: tuple[tuple[str, str], ...], slot: Callable[[str], object]
+    ) -> dict[str, QAction]:
+        """Actions of which one is on: (value, text) each."""
+        group = QActionGroup(self._window)
+        made = {}
+        for value, text in options:
+            action = QAction(text, self._window, checkable=True)
+            action.triggered.connect(lambda _on, chosen=value: slot(chosen))
+            group.addAction(action)
+            self._keep(menu, f"{key}.{value}", action)
+            made[value] = action
+        return made
+
+    def _keep(self, menu: QMenu, key: str, action: QAction) -> None:
+        self.by_key[key] = action
+        menu.addAction(action)
+
+    def all(self) -> list[QAction]:
+        """Every command, in menu order."""
+        return list(self.by_key.values())

@@ -1,0 +1,116 @@
+"""The Autograd tab's dealings with the rest: where its batch and its weights come from, and where its pictures go."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtWidgets import QFileDialog, QWidget
+
+from app import graphviz_export, preflight
+from app.background import Background, Failure
+from app.builder.catalog import Catalog
+from app.document import Document
+from app.drawing import Drawing
+from app.inspection import capture_batch, node_labels
+from app.settings import Settings
+from app.views.live import Live
+from app.views.training.session import RunSession
+
+if TYPE_CHECKING:
+    from app.training.job import Job
+    from app.views.autograd.room import AutogradRoom
+
+FILTERS = "SVG (*.svg);;PDF (*.pdf);;PNG (*.png);;DOT (*.dot)"
+
+
+class AutogradControl(QObject):
+    """`said(title, detail)` tells what was done, `refused(title, reason)` what could not be."""
+
+    said = Signal(str, str)
+    refused = Signal(str, str)
+
+    def __init__(
+        self,
+        room: AutogradRoom,
+        document: Document,
+        catalog: Catalog,
+        live: Live,
+        session: RunSession,
+        background: Background,
+        settings: Settings,
+        window: QWidget,
+    ) -> None:
+        super().__init__(window)
+        self._room, self._document, self._catalog = room, document, catalog
+        self._live, self._session, self._background = live, session, background
+        self._settings, self._window = settings, window
+        room.captureRequested.connect(self.capture)
+        room.exportRequested.connect(self.choose_file)
+
+    def capture(self, train: bool = True) -> None:
+        """Run one batch forward, with the weights of the newest run if it trained this very net."""
+        analysis = self._live.analysis
+        if analysis is None or not self._live.up_to_date:
+            self._room.show_error("The drawing is still being checked", "Try again in a moment.")
+            return
+        if self._live.errors:
+            first = self._live.errors[0]
+            self._room.show_error("The network cannot run yet", f"{first.message}. {first.reason}")
+            return
+        job = preflight.job(self._document.project, analysis, str(self._settings.data_folder))
+        self._room.show_busy("Running one batch forward…")
+        self._background.ask(
+            "capture",
+            partial(capture_batch, train=train, weights=self._weights(job)),
+            job,
+            node_labels(self._document.project.graph, self._catalog),
+            on_answer=self._room.set_tape,
+            on_error=self._failed,
+        )
+
+    def _weights(self, job: Job) -> Any:
+        """How to come by trained weights, or None where there are none for this source."""
+        run, thread = self._session.current, self._session.thread
+        if run is None or thread is None or run.job.source.text != job.source.text or run.state == "starting":
+            return None
+        if run.failed is not None and (thread.result is None or thread.result.state_dict is None):
+            return None
+        return thread.weights
+
+    def _failed(self, failure: Failure) -> None:
+        self._room.show_error("The batch did not run through", str(failure.error))
+
+    def choose_file(self, drawing: Drawing) -> None:
+        """Ask where to, then draw the view as it stands."""
+        start = self._settings.export_folder / f"{self._document.project.name}-autograd.svg"
+        name, chosen = QFileDialog.getSaveFileName(self._window, "Export the graph", str(start), FILTERS)
+        if name:
+            path = Path(name)
+            suffix = chosen.partition("*")[2].rstrip(")") or ".svg"
+            self.export(drawing, path if path.suffix else path.with_suffix(suffix))
+
+    def export(self, drawing: Drawing, path: Path) -> None:
+        """Draw by Graphviz in the background, or by the program itself where there is no `dot`."""
+        self._settings.export_folder = path.parent
+        if path.suffix == ".dot" or graphviz_export.has_dot():
+            self._background.ask(
+                f"export {path}", graphviz_export.export, drawing, path, on_answer=self._exported, on_error=self._not_exported
+            )
+            return
+        from app.views.picture import paint
+
+        try:
+            self._exported(graphviz_export.export(drawing, path, paint))
+        except (OSError, graphviz_export.ExportError) as error:
+            self.refused.emit(f"{path.name} was not written", str(error))
+
+    def _exported(self, exported: Any) -> None:
+        by = "Drawn by Graphviz." if exported.by == "dot" else "Drawn by Tapedeck; Graphviz's dot is not installed."
+        self.said.emit(f"Saved {exported.path.name}", by)
+
+    def _not_exported(self, failure: Failure) -> None:
+        self.refused.emit("The graph was not written", str(failure.error))
+

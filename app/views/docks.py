@@ -1,0 +1,82 @@
+"""A dock whose title is a row of tabs, as wide as it is and no wider than it must be."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtWidgets import QDockWidget, QHBoxLayout, QScrollArea, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
+
+from app.views.widgets.tabs import ToolTabs
+
+
+class TabbedPane(QWidget):
+    """Tabs over a stack of pages. `shown(key)` tells which page is in front."""
+
+    shown = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None, *, central: bool = False) -> None:
+        super().__init__(parent)
+        self.tabs = ToolTabs(self, central=central)
+        self.stack = QStackedWidget(self)
+        self._keys: list[str] = []
+        self.bar = QWidget(self)
+        self.bar.setProperty("role", "tabbar")
+        self._bar_row = QHBoxLayout(self.bar)
+        self._bar_row.setContentsMargins(6, 0, 8, 0)
+        self._bar_row.setSpacing(8)
+        self._bar_row.addWidget(self.tabs)
+        self._bar_row.addStretch(1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(self.bar)
+        column.addWidget(self.stack, 1)
+        self.tabs.selected.connect(self._select)
+
+    def add(self, key: str, text: str, icon: str, page: QWidget, edge: str = "") -> None:
+        self._keys.append(key)
+        self.stack.addWidget(page)
+        self.tabs.add(key, text, icon, edge)
+
+    def add_corner(self, widget: QWidget) -> None:
+        """Put something at the right end of the row of tabs."""
+        self._bar_row.addWidget(widget)
+
+    def show_page(self, key: str) -> None:
+        self.tabs.set_value(key)
+        self._select(key)
+
+    @property
+    def page(self) -> str:
+        return self._keys[self.stack.currentIndex()]
+
+    def _select(self, key: str) -> None:
+        index = self._keys.index(key)
+        if self.stack.currentIndex() != index or not self.stack.isVisible():
+            self.stack.setCurrentIndex(index)
+        self.shown.emit(key)
+
+
+class TabbedDock(QDockWidget):
+    """A dock with a `TabbedPane`; it is resized at its edge, hidden and shown from the View menu."""
+
+    def __init__(self, name: str, title: str, size: QSize, parent: QWidget | None = None) -> None:
+        super().__init__(title, parent)
+        self.setObjectName(name)
+        self.setFeatures(QDockWidget.DockWidgetFeature.DockWidgetClosable)
+        self.setTitleBarWidget(QWidget(self))
+        self.pane = TabbedPane(self)
+        self._size = size
+        self.pane.sizeHint = lambda: size  # type: ignore[method-assign]
+        self.pane.setMinimumSize(min(size.width(), 180), min(size.height(), 120))
+        self.setWidget(self.pane)
+
+
+def scrolled(page: QWidget) -> QScrollArea:
+    """The page in an area that scrolls up and down only."""
+    area = QScrollArea()
+    area.setWidgetResizable(True)
+    area.setFrameShape(QScrollArea.Shape.NoFrame)
+    area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+    page.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.MinimumExpanding)
+    area.setWidget(page)
+    return area

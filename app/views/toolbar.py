@@ -1,0 +1,113 @@
+"""The bar under the menus: the project, undo and redo, the deck, the device, export."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QComboBox, QFrame, QHBoxLayout, QLabel, QMenu, QSizePolicy, QToolButton, QWidget
+
+from app.training.devices import Device
+from app.views import icons, theme
+from app.views.training.deck import Deck
+from app.views.widgets.button import Button
+
+HEIGHT = 54
+
+
+class Toolbar(QFrame):
+    """`device_chosen(id)` says what a person picked; "auto" takes the fastest."""
+
+    device_chosen = Signal(str)
+    exported = Signal()
+
+    def __init__(self, undo: QAction, redo: QAction, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setProperty("role", "toolbar")
+        self.setObjectName("toolbar")
+        self.setFixedHeight(HEIGHT)
+        self.project = QToolButton(self)
+        self.project.setAutoRaise(True)
+        self.project.setFont(theme.font("project"))
+        self.project.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self.project.setAccessibleName("Project")
+        self.deck = Deck(self)
+        self.device = QComboBox(self)
+        self.device.setAccessibleName("Device")
+        self.device.setToolTip("Where the next run trains")
+        self.device.setFixedHeight(30)
+        self.device.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+        self.device.activated.connect(lambda index: self.device_chosen.emit(self.device.itemData(index)))
+        self.export = Button("Export", icon="export", parent=self)
+        self.export.setFixedHeight(30)
+        self.export.clicked.connect(self.exported)
+        self.set_devices((), "auto")
+        self._lay_out(undo, redo)
+
+    def _lay_out(self, undo: QAction, redo: QAction) -> None:
+        left, right = QWidget(self), QWidget(self)
+        left_row, right_row = QHBoxLayout(left), QHBoxLayout(right)
+        for row in (left_row, right_row):
+            row.setContentsMargins(0, 0, 0, 0)
+            row.setSpacing(8)
+        left_row.addWidget(self.project)
+        left_row.addWidget(_divider(left))
+        left_row.addWidget(_tool(undo, left))
+        left_row.addWidget(_tool(redo, left))
+        left_row.addStretch(1)
+        right_row.addStretch(1)
+        right_row.addWidget(self.device)
+        right_row.addWidget(self.export)
+        for side in (left, right):
+            side.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(12, 0, 12, 0)
+        row.setSpacing(12)
+        row.addWidget(left, 1)
+        row.addWidget(self.deck, 0, Qt.AlignmentFlag.AlignCenter)
+        row.addWidget(right, 1)
+
+    def set_project(self, name: str, dirty: bool) -> None:
+        """Show the name; a dot says that there are changes to save."""
+        self.project.setText(f"{name} •" if dirty else name)
+        self.project.setToolTip("There are changes that are not saved." if dirty else "")
+
+    def set_project_menu(self, menu: QMenu) -> None:
+        self.project.setMenu(menu)
+
+    def set_devices(self, present: Sequence[Device], chosen: str) -> None:
+        """Fill the list; until torch is loaded nobody knows what there is."""
+        self.device.clear()
+        fastest = f" ({present[0].id})" if present else ""
+        self.device.addItem(icons.icon("chip", "run"), f"auto{fastest}", "auto")
+        for device in present:
+            self.device.addItem(icons.icon("chip", "run"), f"{device.id} · {_short(device.name)}", device.id)
+        if self.device.findData(chosen) < 0:
+            self.device.addItem(icons.icon("chip", "warn"), f"{chosen} (not here)", chosen)
+        self.show_device(chosen)
+
+    def show_device(self, chosen: str) -> None:
+        """Select without telling anybody."""
+        index = self.device.findData(chosen)
+        if index >= 0:
+            self.device.setCurrentIndex(index)
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("NVIDIA ").split(",")[0]
+
+
+def _tool(action: QAction, parent: QWidget) -> QToolButton:
+    button = QToolButton(parent)
+    button.setDefaultAction(action)
+    button.setAutoRaise(True)
+    button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonIconOnly)
+    return button
+
+
+def _divider(parent: QWidget) -> QLabel:
+    line = QLabel(parent)
+    line.setFixedSize(1, 22)
+    line.setProperty("role", "divider")
+    return line
