@@ -8,7 +8,7 @@ from there outside. Boxes that hang under another (`Box.under`) stand below it a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -20,6 +20,9 @@ HEADER = 22.0
 PAD = 10.0
 HANG_DOWN = 16.0
 HANG_APART = 8.0
+# Width to height of a page, with what rows of unequal boxes waste; and the width up to which nothing is cut.
+ASPECT = 2.6
+LEAST_ROW = 1100.0
 _LINE = 17.0
 _CHARACTER = 7.0
 # An end of a stretch of an arrow that lies on the edge of the group.
@@ -100,10 +103,10 @@ def estimated_sizes(drawing: Drawing) -> Sizes:
     )
 
 
-def landscape_width(sizes: Sizes, spacing: Spacing, aspect: float = 1.7) -> float:
-    """A row width at which boxes of these sizes fill a page of this aspect, as far as rows can be cut."""
-    area = sum((w + spacing.column) * (h + spacing.band) for w, h in sizes.boxes.values())
-    return max(1100.0, math.sqrt(area * aspect))
+def landscape_width(sizes: Iterable[tuple[float, float]], spacing: Spacing) -> float:
+    """A row width at which boxes of these sizes fill a landscape page: the room of a box is its own and its gaps'."""
+    area = sum((w + 1.6 * spacing.column) * (h + spacing.band) for w, h in sizes)
+    return max(LEAST_ROW, math.sqrt(area * ASPECT))
 
 
 @dataclass
@@ -120,7 +123,7 @@ class _Arranger:
 
     def __init__(self, drawing: Drawing, sizes: Sizes, width: float | None, spacing: Spacing) -> None:
         self.drawing, self.sizes, self.spacing = drawing, sizes, spacing
-        self.limit = width if width is not None else landscape_width(sizes, spacing)
+        self.limit = width
         self.boxes = {box.id: box for box in drawing.boxes}
         self.place_in_drawing = {box.id: number for number, box in enumerate(drawing.boxes)}
         self.parents = {group.id: group.parent for group in drawing.groups}
@@ -250,7 +253,10 @@ class _Arranger:
             head = door("last", left, tail_dy) if right == DOOR else index[right]
             label = 0.0 if DOOR in (left, right) else self.sizes.labels.get(self.drawing.arrows[number].label, 0.0)
             made.append(Link(tail, head, tail_dy, head_dy, label))
-        placed = place(vertices, made, self.limit * (1.0 if group is None else 0.8), self.spacing)
+        limit = landscape_width([(v.width, v.height) for v in vertices], self.spacing)
+        if self.limit is not None:
+            limit = self.limit if group is None else 0.8 * self.limit
+        placed = place(vertices, made, limit, self.spacing)
         width = placed.width
         if group is not None:
             width = max(width, self.sizes.headers.get(group, 0.0) - 2 * PAD)
@@ -259,7 +265,7 @@ class _Arranger:
         for name in members:
             x, y = placed.corners[index[name]]
             self.origin[name] = (x + shift, y)
-        for (number, left, right), link, route, (x, y) in zip(links, made, placed.routes, placed.labels, strict=True):
+        for (number, left, right), link, route, at in zip(links, made, placed.routes, placed.labels, strict=True):
             points = [(px + shift, py) for px, py in route]
             if group is not None and left == DOOR:
                 points[0] = (-PAD, points[0][1])
@@ -268,8 +274,8 @@ class _Arranger:
                 points[-1] = (width + PAD, points[-1][1])
                 self.doors[(group, number, "right")] = points[-1][1] + HEADER + PAD
             self.stretches[(number, group)] = points
-            if link.label_width:
-                self.label_at[number] = (group, (x + shift, y))
+            if link.label_width and at is not None:
+                self.label_at[number] = (group, (at[0] + shift, at[1]))
         return width, placed.height
 
     def _reading_place(self, piece: str) -> int:

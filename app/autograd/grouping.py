@@ -111,7 +111,8 @@ def _group(tape: Tape, key: str, nodes: list[TapeNode]) -> LayerGroup:
     title = tape.title_of(first)
     if key.startswith("layer:") and first.call > 1:
         title = f"{title} (call {first.call})"
-    kind = tape.layers.get(first.layer, "") if first.layer and not first.in_loss else ""
+    label = tape.labels.get(first.node) if first.node is not None else None
+    kind = label.kind if label else tape.layers.get(first.layer, "") if first.layer and not first.in_loss else ""
     return LayerGroup(
         key=key,
         title=title,

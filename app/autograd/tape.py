@@ -14,10 +14,14 @@ LOSS = "loss"
 
 @dataclass(frozen=True)
 class Label:
-    """How a node of the drawing is called and coloured; `category` is a key such as "conv", "" if unknown."""
+    """How a node of the drawing is called and coloured.
+
+    `category` is a key such as "conv", `kind` the operation's name such as "Conv2d"; both are "" if unknown.
+    """
 
     title: str
     category: str = ""
+    kind: str = ""
 
 
 @dataclass(frozen=True)

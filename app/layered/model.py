@@ -34,24 +34,31 @@ class Link:
 
 @dataclass(frozen=True)
 class Spacing:
-    """Distances in pixels; `label_height` is that of a link's label."""
+    """Distances in pixels; `label_height` is that of a link's label.
+
+    More than `crowd` links in one gutter go without labels and closer together.
+    """
 
     column: float = 44.0
     box: float = 26.0
     bend: float = 16.0
     band: float = 34.0
     track: float = 12.0
+    crowd: int = 4
     label_margin: float = 28.0
     label_height: float = 20.0
 
 
 @dataclass
 class Placed:
-    """Top left corners, the links' points and the middle of their labels; all within `width` x `height`."""
+    """Top left corners, the links' points and the middle of their labels; all within `width` x `height`.
+
+    A label is None where too many links run side by side to tell whose it is.
+    """
 
     corners: list[Point]
     routes: list[list[Point]]
-    labels: list[Point]
+    labels: list[Point | None]
     width: float
     height: float
 

@@ -18,7 +18,7 @@ def draw(state: State, turned: list[bool]) -> Placed:
     ]
     full = max(state.right) + margin
     routes: list[list[Point]] = [[] for _ in state.links]
-    labels: list[Point] = [(0.0, 0.0)] * len(state.links)
+    labels: list[Point | None] = [None] * len(state.links)
     gaps: dict[tuple[int, int], list[int]] = {}
     for chain in state.chains:
         points = _chain_points(state, chain, corners, tops[chain.band], margin)
@@ -28,7 +28,8 @@ def draw(state: State, turned: list[bool]) -> Placed:
             y = tracks[link]
             across = routes[link][-1][0]
             routes[link] += [(across, y), (x, y), (x, points[0][1])]
-            labels[link] = ((across + x) / 2, y)
+            if len(crossers[state.band_of_layer[state.layer[state.links[link].tail]]]) <= state.spacing.crowd:
+                labels[link] = ((across + x) / 2, y)
         routes[link] += points
         if chain.leaves:
             routes[link].append((full + _lane_x(state, right_lanes[link]), points[-1][1]))
@@ -62,8 +63,9 @@ def _bands_down(state: State, crossers: dict[int, list[int]]) -> tuple[list[floa
         if band + 1 == len(state.bands):
             break
         crossing = crossers.get(band, [])
-        labelled = any(state.links[link].label_width for link in crossing)
-        step = max(state.spacing.track, state.spacing.label_height + 2 if labelled else 0.0)
+        crowded = len(crossing) > state.spacing.crowd
+        labelled = not crowded and any(state.links[link].label_width for link in crossing)
+        step = state.spacing.label_height + 2 if labelled else state.spacing.track * (0.6 if crowded else 1.0)
         y += state.spacing.band / 2
         for number, link in enumerate(crossing):
             tracks[link] = y + number * step
@@ -139,15 +141,15 @@ def _middle(state: State, chain: Chain, points: list[Point], margin: float) -> P
     return points[-1]
 
 
-def _spread_labels(state: State, gaps: dict[tuple[int, int], list[int]], labels: list[Point]) -> None:
+def _spread_labels(state: State, gaps: dict[tuple[int, int], list[int]], labels: list[Point | None]) -> None:
     """Labels in one gap between two columns stand apart."""
     step = state.spacing.label_height
     for links in gaps.values():
-        shown = sorted((link for link in links if state.links[link].label_width), key=lambda link: labels[link][1])
-        for above, link in zip(shown, shown[1:], strict=False):
-            x, y = labels[link]
-            if y - labels[above][1] < step and abs(x - labels[above][0]) < state.links[link].label_width:
-                labels[link] = (x, labels[above][1] + step)
+        places = [(y, x, link) for link in links if state.links[link].label_width for x, y in [labels[link] or (0, 0)]]
+        places.sort()
+        for (y_above, x_above, _), (y, x, link) in zip(places, places[1:], strict=False):
+            if y - y_above < step and abs(x - x_above) < state.links[link].label_width:
+                labels[link] = (x, y_above + step)
 
 
 def _plain(route: list[Point]) -> list[Point]:

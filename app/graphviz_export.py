@@ -1,0 +1,207 @@
+"""A drawing as DOT text, and as SVG, PDF or PNG through Graphviz's `dot`.
+
+Where there is no `dot`, `export` lets a painter that the caller hands in do the work, and says who did it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import graphviz
+
+from app.drawing import Arrow, Box, Drawing, Group
+
+FORMATS = ("dot", "svg", "pdf", "png")
+TIMEOUT = 120.0
+PNG_DPI = 144
+
+Painter = Callable[[Drawing, Path], None]
+
+# Lines and soft fills of the categories for a white page.
+_INK = {
+    "io": ("#667080", "#ECEEF0"), "conv": ("#5157D6", "#EAEBFA"), "linear": ("#08806F", "#E1F0EE"),
+    "act": ("#5C7D0B", "#EBEFE1"), "norm": ("#0F7FB3", "#E2F0F6"), "shape": ("#8A6A1F", "#F1EDE4"),
+    "drop": ("#8B6464", "#F1ECEC"), "merge": ("#BC3F85", "#F7E8F0"), "seq": ("#8647C8", "#F0E9F8"),
+    "block": ("#8A5F38", "#F1EBE7"), "loss": ("#C4473C", "#F8E9E7"),
+}  # fmt: skip
+_PLAIN = ("#464D57", "#F4F5F7")
+_BACK, _WIRE = "#A84A05", "#7C8592"
+
+_UNSPEAKABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+
+
+class ExportError(RuntimeError):
+    """A picture could not be made; the text says why and what helps."""
+
+
+class NoDot(ExportError):
+    """Graphviz's `dot` is not installed."""
+
+
+class DotFailed(ExportError):
+    """`dot` ran and did not make the picture."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written; `by` is "dot" for Graphviz, "tapedeck" for this program itself."""
+
+    path: Path
+    by: str
+
+
+def has_dot() -> bool:
+    """True where Graphviz's `dot` is on the path."""
+    return shutil.which(graphviz.DOT_BINARY) is not None
+
+
+def dot_version() -> str | None:
+    """The version of Graphviz, such as "2.43.0"; None where there is none that answers."""
+    try:
+        return ".".join(map(str, graphviz.version()))
+    except (graphviz.ExecutableNotFound, subprocess.SubprocessError, RuntimeError):
+        return None
+
+
+def quote(text: str) -> str:
+    """`text` as a quoted DOT string that Graphviz shows letter for letter.
+
+    >>> print(quote("conv1"), quote("node"), quote('say "hi"'))
+    "conv1" "node" "say \\"hi\\""
+    >>> print(quote("C:\\\\new"), quote("two\\nlines"), quote("<b>"))
+    "C:\\\\new" "two\\nlines" "<b>"
+
+    Graphviz would read `&lt;` as an entity and `\\N` as the node's name; both are kept as they are written.
+
+    >>> print(quote("&lt;"), quote("\\\\N"))
+    "&amp;lt;" "\\\\N"
+
+    What no picture can show (control characters, halves of surrogate pairs) becomes the replacement character.
+
+    >>> quote("a\\0b") == '"a\\N{REPLACEMENT CHARACTER}b"'
+    True
+    """
+    text = _UNSPEAKABLE.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n").replace("\r", "\n"))
+    text = text.replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;").replace("\n", "\\n")
+    return f'"{text}"'
+
+
+def to_dot(drawing: Drawing) -> str:
+    """The drawing as DOT text: groups are clusters, in the drawing's direction; nodes have numbers for names."""
+    return "\n".join(_lines(drawing)) + "\n"
+
+
+def export(drawing: Drawing, path: str | os.PathLike[str], painter: Painter | None = None) -> Exported:
+    """Write the drawing to `path`, whose ending (`.dot`, `.svg`, `.pdf`, `.png`) says in which form.
+
+    `dot` draws if it is there, else `painter` if one is given.
+
+    Raises `ExportError` for another ending, `NoDot` and `DotFailed`; OSError if the file cannot be written.
+    """
+    path = Path(path)
+    form = path.suffix.lower().removeprefix(".")
+    if form not in FORMATS:
+        ending = path.suffix or "nothing"
+        raise ExportError(f"{path.name} ends in {ending}; a picture can end in .dot, .svg, .pdf or .png")
+    if form == "dot":
+        path.write_text(to_dot(drawing), encoding="utf-8")
+        return Exported(path, "tapedeck")
+    if has_dot():
+        path.write_bytes(render(to_dot(drawing), form))
+        return Exported(path, "dot")
+    if painter is None:
+        raise NoDot(
+            "Graphviz's dot is not installed, so no picture can be made of DOT text. Install the package graphviz "
+            "(apt install graphviz, brew install graphviz), or write a .dot file."
+        )
+    painter(drawing, path)
+    return Exported(path, "tapedeck")
+
+
+def render(dot: str, form: str, timeout: float = TIMEOUT) -> bytes:
+    """Let `dot` make a picture of DOT text; returns the file's bytes.
+
+    Raises `NoDot` if it is not installed, `DotFailed` if it fails or takes longer than `timeout` seconds.
+    """
+    command = [graphviz.DOT_BINARY, f"-T{form}"]
+    if form == "png":
+        command.append(f"-Gdpi={PNG_DPI}")
+    try:
+        done = subprocess.run(command, input=dot.encode(), capture_output=True, timeout=timeout, check=False)
+    except FileNotFoundError as error:
+        raise NoDot("Graphviz's dot is not installed. Install the package graphviz.") from error
+    except subprocess.TimeoutExpired as error:
+        raise DotFailed(
+            f"dot was still drawing after {timeout:g} seconds. Fold some layers, or write a .dot file and lay it out "
+            "with sfdp."
+        ) from error
+    said = done.stderr.decode(errors="replace").strip()
+    if done.returncode or not done.stdout:
+        raise DotFailed(f"dot stopped with code {done.returncode}: {said or 'it gave no reason'}")
+    return done.stdout
+
+
+def _lines(drawing: Drawing) -> Iterator[str]:
+    yield "digraph {"
+    yield f"  graph [rankdir={drawing.direction}, nodesep=0.18, ranksep=0.32, fontname={quote('Helvetica')},"
+    yield f"         fontsize=11, labelloc=t, label={quote(drawing.title)}]"
+    yield f"  node [fontname={quote('Helvetica')}, fontsize=10, margin={quote('0.11,0.05')}, penwidth=1]"
+    yield f"  edge [fontname={quote('Helvetica')}, fontsize=9, arrowsize=0.7]"
+    children: dict[str | None, list[Group]] = {}
+    for group in drawing.groups:
+        children.setdefault(group.parent, []).append(group)
+    boxes: dict[str | None, list[Box]] = {}
+    for box in drawing.boxes:
+        boxes.setdefault(box.group, []).append(box)
+    numbers = {group.id: number for number, group in enumerate(drawing.groups)}
+    names = {box.id: f"n{number}" for number, box in enumerate(drawing.boxes)}
+    yield from (_box(names[box.id], box) for box in boxes.get(None, ()))
+    todo: list[Group | None] = list(reversed(children.get(None, ())))
+    while todo:
+        now = todo.pop()
+        if now is None:
+            yield "  }"
+            continue
+        yield from _cluster(now, numbers[now.id])
+        yield from (_box(names[box.id], box) for box in boxes.get(now.id, ()))
+        todo += [None, *reversed(children.get(now.id, ()))]
+    yield from (_arrow(names, arrow) for arrow in drawing.arrows)
+    yield "}"
+
+
+def _cluster(group: Group, number: int) -> Iterator[str]:
+    line, fill = _INK.get(group.category, _PLAIN)
+    title = f"{group.title}   {group.caption}" if group.caption else group.title
+    yield f"  subgraph cluster_{number} {{"
+    yield f"    graph [label={quote(title)}, labelloc=t, labeljust=l, style={quote('rounded,filled')},"
+    yield f"           color={quote(line)}, fillcolor={quote(fill)}, fontcolor={quote(line)}, margin=9]"
+
+
+def _box(name: str, box: Box) -> str:
+    line, fill = _INK.get(box.category, _PLAIN)
+    text = "\n".join(part for part in (box.title, box.subtitle, *box.lines, _chips(box)) if part)
+    style = "rounded,filled" if box.shape == "leaf" else "filled"
+    color = fill if box.shape == "folded" else "#FFFFFF"
+    return (
+        f"  {name} [label={quote(text)}, shape=box, style={quote(style)}, "
+        f"fillcolor={quote(color)}, color={quote(line)}]"
+    )
+
+
+def _chips(box: Box) -> str:
+    return " · ".join(chip.text for chip in box.chips)
+
+
+def _arrow(names: dict[str, str], arrow: Arrow) -> str:
+    color = _BACK if arrow.kind == "gradient" else _WIRE
+    parts = [f"color={quote(color)}"]
+    text = arrow.label if arrow.count == 1 else f"{arrow.label} ×{arrow.count}".strip()
+    if text:
+        parts.append(f"label={quote(text)}, fontcolor={quote(color)}")
+    return f"  {names[arrow.source]} -> {names[arrow.target]} [{', '.join(parts)}]"
