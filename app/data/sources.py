@@ -83,8 +83,13 @@ class Dataset:
 
     def to(self, device: str) -> Dataset:
         """The same data on another device; nothing is copied if they are there already."""
-        tensors = (self.train_inputs, self.train_labels, self.val_inputs, self.val_labels)
-        return Dataset(*(tensor.to(device) for tensor in tensors), info=self.info)
+        return Dataset(
+            self.train_inputs.to(device),
+            self.train_labels.to(device),
+            self.val_inputs.to(device),
+            self.val_labels.to(device),
+            self.info,
+        )
 
     def batch(self, size: int) -> tuple[Tensor, Tensor]:
         """The first `size` training samples and their class ids, for looking inside."""
@@ -108,7 +113,7 @@ SOURCES: FrozenMap[str, SourceSpec] = FrozenMap(
         MNIST: SourceSpec(
             MNIST,
             "MNIST (torchvision)",
-            "70,000 handwritten digits of 28×28; 60,000 to train on and 10,000 to validate, as their authors split them.",
+            "70,000 handwritten digits of 28×28: 60,000 to train on, 10,000 to validate, as their authors split them.",
             (1, 28, 28),
             _TEN_DIGITS,
             70_000,

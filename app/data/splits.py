@@ -4,9 +4,10 @@ torch is imported at the top because the text stands alone in that script: impor
 """
 
 import torch
+from torch import Tensor
 
 
-def stratified_split(labels, fraction, seed):
+def stratified_split(labels: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
     """Indices (training, validation): of every class, `fraction` is held out, chosen by `seed`.
 
     `labels` holds class ids, shape (N,). Both answers are in ascending order.

@@ -42,7 +42,7 @@ class GradientSampler:
         present = [gradient for gradient in gradients if gradient is not None]
         norms = iter(torch._foreach_norm(present)) if present else iter(())
         first = present[0] if present else self._parameters[0]
-        missing = None if len(present) == len(gradients) else first.new_full((), math.nan, dtype=torch.float32)
+        missing = first.new_full((), math.nan, dtype=torch.float32) if len(present) < len(gradients) else first
         return torch.stack([missing if g is None else next(norms).to(first.device, torch.float32) for g in gradients])
 
     def by_layer(self, norms: list[float]) -> tuple[float, ...]:

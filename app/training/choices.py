@@ -93,7 +93,10 @@ def make_loss(choice: Choice) -> nn.Module:
     import torch
 
     fields = _checked(choice, loss_params(choice.name))
-    values = {k: torch.tensor(v, dtype=torch.float32) if k in _TENSORS and v is not None else v for k, v in fields.items()}
+    values = {
+        name: torch.tensor(value, dtype=torch.float32) if name in _TENSORS and value is not None else value
+        for name, value in fields.items()
+    }
     loss: nn.Module = _build(choice, lambda: _loss_class(choice.name)(**values))
     return loss
 
@@ -128,17 +131,25 @@ def check_optimizer(choice: Choice) -> None:
 def loss_call(choice: Choice) -> str:
     """The Python text that makes the loss: `nn.CrossEntropyLoss(label_smoothing=0.1)`."""
     values = _checked(choice, loss_params(choice.name))
-    texts = []
+    texts: list[str] = []
     for name, value in values.items():
         tensor = name in _TENSORS and value is not None
         texts.append(f"{name}=torch.tensor({value!r}, dtype=torch.float32)" if tensor else f"{name}={value!r}")
-    return f"nn.{choice.name}({', '.join(texts)})"
+    return _call(f"nn.{choice.name}", texts)
 
 
 def optimizer_call(choice: Choice, parameters: str = "model.parameters()") -> str:
     """The Python text that makes the optimizer: `torch.optim.Adam(model.parameters(), lr=0.001)`."""
     values = _checked(choice, optimizer_params(choice.name))
-    return f"torch.optim.{choice.name}({', '.join([parameters, *(f'{k}={v!r}' for k, v in values.items())])})"
+    return _call(f"torch.optim.{choice.name}", [parameters, *(f"{k}={v!r}" for k, v in values.items())])
+
+
+def _call(name: str, arguments: list[str]) -> str:
+    """A call on one line, or with a line an argument where that is long, for a statement four spaces in."""
+    line = f"{name}({', '.join(arguments)})"
+    if len(line) <= 88:
+        return line
+    return "\n".join([f"{name}(", *(f"        {argument}," for argument in arguments), "    )"])
 
 
 def _known(what: str, name: str, names: Iterable[str]) -> None:
@@ -219,20 +230,21 @@ def _params(target: str) -> tuple[Param, ...]:
     docs = _argument_docs(inspect.getdoc(cls) or "")
     signature = inspect.signature(cls)
     return tuple(
-        _param(name, parameter, docs.get(name, ""))
-        for name, parameter in signature.parameters.items()
-        if name not in _LEFT_OUT
+        _param(field, parameter, docs.get(field, ""), name == "KLDivLoss")
+        for field, parameter in signature.parameters.items()
+        if field not in _LEFT_OUT
     )
 
 
-def _param(name: str, parameter: inspect.Parameter, doc: str) -> Param:
+def _param(name: str, parameter: inspect.Parameter, doc: str, batchmean: bool) -> Param:
     default, annotation = parameter.default, str(parameter.annotation)
     optional = default is None or "None" in annotation.split("[")[0]
     count = 0
     choices: tuple[Any, ...] = ()
     if name == "reduction":
         # "none" leaves one loss a sample, and backward() wants one number.
-        kind, choices, optional = "choice", ("mean", "sum"), False
+        choices = ("mean", "sum", "batchmean") if batchmean else ("mean", "sum")
+        kind, optional = "choice", False
     elif name in _TENSORS:
         kind = "literal"
     elif isinstance(default, tuple):

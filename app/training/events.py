@@ -108,9 +108,7 @@ class Failed:
     step: int
 
 
-Event = (
-    Started | StepDone | GradientNorms | EpochDone | MemorySample | Paused | Resumed | Finished | Failed
-)
+Event = Started | StepDone | GradientNorms | EpochDone | MemorySample | Paused | Resumed | Finished | Failed
 
 
 def to_json(event: Event) -> str | None:
@@ -130,15 +128,17 @@ def _fields(event: Event) -> dict[str, Any] | None:
     match event:
         case Started():
             names = ("device", "epochs", "batch_size", "seed", "parameters", "train_count", "validation_count")
-            return {"event": "started"} | {name: getattr(event, name) for name in names}
+            return _picked("started", event, *names)
         case StepDone():
-            return {"event": "step", "epoch": event.epoch, "step": event.step, "loss": event.loss}
+            return _picked("step", event, "epoch", "step", "loss")
         case EpochDone():
-            names = ("epoch", "train_loss", "train_accuracy", "val_loss", "val_accuracy")
-            return {"event": "epoch"} | {name: getattr(event, name) for name in names}
+            return _picked("epoch", event, "epoch", "train_loss", "train_accuracy", "val_loss", "val_accuracy")
         case Finished():
-            return {"event": "finished", "reason": event.reason, "epoch": event.epoch, "steps": event.steps}
+            return _picked("finished", event, "reason", "epoch", "steps")
         case Failed():
-            names = ("kind", "message", "cure", "node", "epoch", "step")
-            return {"event": "failed"} | {name: getattr(event, name) for name in names}
+            return _picked("failed", event, "kind", "message", "cure", "node", "epoch", "step")
     return None
+
+
+def _picked(kind: str, event: Event, *names: str) -> dict[str, Any]:
+    return {"event": kind} | {name: getattr(event, name) for name in names}

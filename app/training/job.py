@@ -35,6 +35,9 @@ def check_numbers(job: Job) -> None:
     _at_least("batch_size", training.batch_size, 1)
     _at_least("seed", training.seed, 0, 2**63 - 1)
     _at_least("split_seed", job.data.split_seed, 0, 2**63 - 1)
+    fraction = job.data.validation_fraction
+    if not isinstance(fraction, int | float) or not 0 <= fraction < 1:
+        raise JobError(f"validation_fraction is {fraction!r}; it must be a number, at least 0 and below 1.")
     if not DEVICE.fullmatch(training.device):
         raise JobError(f"device is “{training.device}”; it must be auto, cpu, mps, cuda or cuda:0, cuda:1 ...")
     if job.data.source not in SOURCES:

@@ -170,9 +170,7 @@ class _Run:
         train_loss, train_accuracy = self._total / count, int(correct) / count
         val_loss, val_accuracy = self._evaluate()
         if not self.control.stopping:
-            yield EpochDone(
-                epoch, self.step, train_loss, train_accuracy, val_loss, val_accuracy, self._seconds()
-            )
+            yield EpochDone(epoch, self.step, train_loss, train_accuracy, val_loss, val_accuracy, self._seconds())
 
     def _take_step(self, epoch: int, batch: Tensor, correct: Tensor) -> Iterator[Event]:
         """One batch. `correct` is counted up in place."""
@@ -231,9 +229,7 @@ class _Run:
         if now >= self._memory_due:
             self._memory_due = now + memory.EVERY
             r = memory.read(self._now.device)
-            yield MemorySample(
-                self.step, now - self._origin, r.scope, r.allocated, r.reserved, r.peak, r.resident
-            )
+            yield MemorySample(self.step, now - self._origin, r.scope, r.allocated, r.reserved, r.peak, r.resident)
 
     def _must_be_finite(self, value: float, step: int) -> None:
         """On a device a loss is seen a little late; the batch is gone, and the weights may be spoilt since."""
@@ -283,4 +279,3 @@ class _Run:
             self._origin += perf_counter() - stood
             if not control.paused:
                 yield Resumed(self.epoch, self.step)
-

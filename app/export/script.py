@@ -1,0 +1,232 @@
+"""`train.py`: the run as a plain PyTorch script beside `model.py`.
+
+Its arithmetic is that of `app.training.loop`, operation for operation, and the functions that read and split the data
+are taken over word for word, so the losses of both are equal bit for bit on the CPU. What a project can choose enters
+the text through `repr`, after it has been checked.
+"""
+
+from __future__ import annotations
+
+import inspect
+import keyword
+from string import Template
+
+from app.data.sources import DIGITS, MNIST, SOURCES
+from app.training.choices import CLASS_IDS, LOSSES, loss_call, optimizer_call
+from app.training.job import Job, JobError, check_numbers
+
+_SCRIPT = Template('''\
+"""Train the net of $module.py on $label.
+
+    python train.py             a line an epoch
+    python train.py --json      a JSON line a step and an epoch, losses in full precision
+
+Plain PyTorch; it needs $needs. Weights go to trained/weights.pt, or to the folder of --out.
+On the CPU, the same seed, the same torch and the same number of threads give the same losses, bit for bit.
+"""
+
+import argparse
+import json
+import math
+$imports
+import torch
+from torch import Tensor, nn
+$functional
+from $module import $class_name
+
+EPOCHS = $epochs
+BATCH_SIZE = $batch_size
+SEED = $seed
+DEVICE = $device
+$constants
+
+
+$readers
+
+
+def load_data($load_arguments) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Training and validation data: images (N, $shape) float32 and class ids (N,) int64, twice."""
+$load
+
+
+def pick_device(name: str) -> torch.device:
+    """The device for a name of torch's; "auto" is the fastest that is present."""
+    if name != "auto":
+        return torch.device(name)
+    if torch.cuda.is_available():
+        return torch.device("cuda:0")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def evaluate(
+    model: nn.Module, loss_function: nn.Module, images: Tensor, labels: Tensor
+) -> tuple[float | None, float | None]:
+    """Mean loss and accuracy in eval mode; None for both if there are no samples."""
+    if not len(images):
+        return None, None
+    model.eval()
+    total, correct = 0.0, 0
+    with torch.inference_mode():
+        for batch in torch.arange(len(images), device=images.device).split(BATCH_SIZE):
+            output = model(images[batch])
+            loss = loss_function(output, $target_of_batch)
+            total += loss.item() * len(batch)
+            correct += (output.argmax(1) == labels[batch]).sum().item()
+    return total / len(images), correct / len(images)
+
+
+def say(event: str, **fields: object) -> None:
+    """Print an event as a JSON line; null stands for a number that is not finite."""
+    clean = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in fields.items()}
+    print(json.dumps({"event": event, **clean}), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Train the net of $module.py.")
+    parser.add_argument("--epochs", type=int, default=EPOCHS)
+    parser.add_argument("--device", default=DEVICE, help="auto, cpu, cuda:0, mps ...")
+    parser.add_argument("--seed", type=int, default=SEED, help="of the weights, the shuffling and the dropout")
+    parser.add_argument("--json", action="store_true", help="print a JSON line for every step and epoch")
+    parser.add_argument("--out", type=Path, default=Path("trained"), help="folder for the weights")$data_option
+    args = parser.parse_args()
+
+    device = pick_device(args.device)
+    images, labels, val_images, val_labels = (tensor.to(device) for tensor in load_data($load_values))
+
+    torch.manual_seed(args.seed)
+    model = $class_name().to(device)
+    loss_function = $loss.to(device)
+    optimizer = $optimizer
+    shuffle = torch.Generator().manual_seed(args.seed)
+
+    parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    if args.json:
+        run = {"device": str(device), "epochs": args.epochs, "batch_size": BATCH_SIZE, "seed": args.seed}
+        counts = {"parameters": parameters, "train_count": len(images), "validation_count": len(val_images)}
+        say("started", **run, **counts)
+
+    step = 0
+    for epoch in range(1, args.epochs + 1):
+        model.train()
+        total, correct = 0.0, torch.zeros((), dtype=torch.int64, device=device)
+        for batch in torch.randperm(len(images), generator=shuffle).to(device).split(BATCH_SIZE):
+            optimizer.zero_grad(set_to_none=True)
+            output = model(images[batch])
+            loss = loss_function(output, $target_of_batch)
+            loss.backward()
+            optimizer.step()
+            correct += (output.argmax(1) == labels[batch]).sum()
+
+            step += 1
+            value = loss.item()
+            if not math.isfinite(value):
+                raise SystemExit(f"The loss of step {step} is {value}: make the learning rate smaller.")
+            total += value * len(batch)
+            if args.json:
+                say("step", epoch=epoch, step=step, loss=value)
+
+        train_loss, train_accuracy = total / len(images), correct.item() / len(images)
+        val_loss, val_accuracy = evaluate(model, loss_function, val_images, val_labels)
+        if args.json:
+            train = {"train_loss": train_loss, "train_accuracy": train_accuracy}
+            say("epoch", epoch=epoch, **train, val_loss=val_loss, val_accuracy=val_accuracy)
+        else:
+            validation = "" if val_loss is None else f", validation {val_loss:.4f} ({val_accuracy:.2%})"
+            print(f"epoch {epoch}/{args.epochs}: training {train_loss:.4f} ({train_accuracy:.2%}){validation}")
+
+    args.out.mkdir(parents=True, exist_ok=True)
+    torch.save({name: value.cpu() for name, value in model.state_dict().items()}, args.out / "weights.pt")
+    if args.json:
+        say("finished", reason="done", epoch=args.epochs, steps=step)
+    else:
+        print(f"The weights are in {args.out / 'weights.pt'}.")
+
+
+if __name__ == "__main__":
+    main()
+''')
+
+_LOAD_DIGITS = """\
+    images, labels = read_digits()
+    training, validation = stratified_split(labels, VALIDATION_FRACTION, SPLIT_SEED)
+    return images[training], labels[training], images[validation], labels[validation]"""
+
+_LOAD_MNIST = """\
+    if not (folder / "MNIST" / "raw").is_dir():
+        fetch = f"torchvision.datasets.MNIST({str(folder)!r}, download=True)"
+        raise SystemExit(f"MNIST is not in {folder}. Name its folder with --data, or fetch it: {fetch}")
+    return *read_mnist(folder, "train"), *read_mnist(folder, "t10k")"""
+
+
+def training_script(job: Job, model_module_name: str = "model") -> str:
+    """The text of `train.py` for `job`, whose net is the class of `<model_module_name>.py` beside it.
+
+    Imports torch (the signatures of the loss and the optimizer are read off it). Raises JobError or ChoiceError.
+    """
+    check_numbers(job)
+    for name in (model_module_name, job.source.class_name):
+        if not (name.isascii() and name.isidentifier()) or keyword.iskeyword(name):
+            raise JobError(f"“{name}” is no name that Python can import.")
+    training = job.training
+    spec = SOURCES[job.data.source]
+    classes = len(spec.classes)
+    ids = LOSSES.get(training.loss.name) == CLASS_IDS
+    return _SCRIPT.substitute(
+        _data_parts(job),
+        module=model_module_name,
+        class_name=job.source.class_name,
+        label=spec.label,
+        epochs=repr(training.epochs),
+        batch_size=repr(training.batch_size),
+        seed=repr(training.seed),
+        device=_quoted(training.device),
+        shape=", ".join(map(str, spec.shape)),
+        functional="" if ids else "from torch.nn import functional as F\n",
+        target_of_batch="labels[batch]" if ids else f"F.one_hot(labels[batch], {classes}).float()",
+        loss=loss_call(training.loss),
+        optimizer=optimizer_call(training.optimizer),
+    )
+
+
+def _data_parts(job: Job) -> dict[str, str]:
+    """What differs between the data sources."""
+    from app.data import readers, splits
+
+    data = job.data
+    if data.source == DIGITS:
+        return {
+            "needs": "torch and scikit-learn",
+            "imports": "from pathlib import Path\n",
+            "constants": f"VALIDATION_FRACTION = {data.validation_fraction!r}\nSPLIT_SEED = {data.split_seed!r}",
+            "readers": _texts(readers.read_digits, splits.stratified_split),
+            "load": _LOAD_DIGITS,
+            "load_arguments": "",
+            "load_values": "",
+            "data_option": "",
+        }
+    assert data.source == MNIST
+    option = 'parser.add_argument("--data", type=Path, default=Path(DATA), help="folder that holds MNIST/raw")'
+    return {
+        "needs": "torch alone and the files of MNIST",
+        "imports": "import struct\nfrom pathlib import Path\n",
+        "constants": f"DATA = {_quoted(job.data_root or 'data')}",
+        "readers": _texts(readers.read_idx, readers.read_mnist),
+        "load": _LOAD_MNIST,
+        "load_arguments": "folder: Path",
+        "load_values": "args.data",
+        "data_option": f"\n    {option}",
+    }
+
+
+def _texts(*functions: object) -> str:
+    return "\n\n".join(inspect.getsource(function) for function in functions).rstrip()  # type: ignore[arg-type]
+
+
+def _quoted(text: str) -> str:
+    """A string literal in double quotes where that needs no escape, as a person would write it.
+
+    >>> print(_quoted("data"), _quoted('a"b'))
+    "data" 'a"b'
+    """
+    plain = text.isascii() and text.isprintable() and not set(text) & {'"', "\\"}
+    return f'"{text}"' if plain else repr(text)

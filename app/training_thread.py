@@ -1,0 +1,91 @@
+"""A run on a thread of its own: a Job in, events out through a ring that the window polls.
+
+A signal is sent for a change of state only, never for a step: a queued signal per step costs the run its speed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, TypeVar
+
+from PySide6.QtCore import QObject, QThread, Signal
+
+from app.telemetry.ring import Ring
+from app.training.control import Control, Result
+from app.training.events import Event, Failed, Finished, Paused, Resumed, Started
+from app.training.job import Job
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from app.training.live import Live
+
+T = TypeVar("T")
+
+_STATE_EVENTS = (Started, Paused, Resumed, Finished, Failed)
+
+
+class TrainingThread(QThread):
+    """One run; make a new one for the next. `start()` begins it.
+
+    `state_changed` carries Started, Paused, Resumed, and at last Finished or Failed, which are in the ring too. Connect
+    it to a bound method of a QObject, so that it arrives queued.
+    """
+
+    state_changed = Signal(object)
+
+    def __init__(self, job: Job, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.job = job
+        self.control = Control()
+        self._ring: Ring[Event] = Ring()
+        # What the window's thread was given, unless torch is still on its way; then the default it comes with.
+        torch = sys.modules.get("torch")
+        count = getattr(torch, "get_num_threads", None)
+        self._threads: int | None = count() if count else None
+
+    def run(self) -> None:
+        from app.training.loop import train
+
+        for event in train(self.job, self.control, threads=self._threads):
+            self._ring.append(event)
+            if isinstance(event, _STATE_EVENTS):
+                self.state_changed.emit(event)
+
+    def drain(self) -> list[Event]:
+        """The events since the last call, oldest first."""
+        return self._ring.drain()
+
+    def pause(self) -> None:
+        self.control.pause()
+
+    def resume(self) -> None:
+        self.control.resume()
+
+    def step(self) -> None:
+        """Take one batch, then stand."""
+        self.control.step()
+
+    def stop(self) -> None:
+        """End after the step under way; Finished follows."""
+        self.control.stop()
+
+    def stop_and_wait(self, milliseconds: int = 30_000) -> bool:
+        """Stop, and wait for the thread; True if it has ended. For closing the window."""
+        self.control.stop()
+        return self.wait(milliseconds) if self.isRunning() else True
+
+    def run_between_steps(self, function: Callable[[Live], T]) -> Future[T]:
+        """`function(live)` on the run's thread between two steps, without a trace in its numbers."""
+        return self.control.call(function)
+
+    def weights(self, timeout: float | None = None) -> dict[str, Tensor]:
+        """A copy of the weights on the CPU, while the run goes on, stands, or has ended."""
+        return self.control.weights(timeout)
+
+    @property
+    def result(self) -> Result | None:
+        """What is left of the run; None until it has ended."""
+        return self.control.result

@@ -1,0 +1,158 @@
+"""The exported script is plain PyTorch, and its run is the run of the app, bit for bit."""
+
+import ast
+import json
+import runpy
+import subprocess
+import sys
+
+import pytest
+
+from app.data.config import DataConfig
+from app.export.script import training_script
+from app.export.weights import load_weights
+from app.frozen import FrozenMap
+from app.training.choices import ChoiceError
+from app.training.config import Choice
+from app.training.control import Control
+from app.training.events import to_json
+from app.training.job import Job, JobError
+from app.training.loop import train
+from tests.test_data_mnist import files, put
+from tests.training_jobs import CONV_NET, SMALL_NET, adam, job, net
+
+
+def write(folder, a_job):
+    (folder / "model.py").write_text(a_job.source.text)
+    (folder / "train.py").write_text(training_script(a_job))
+
+
+@pytest.fixture
+def run_script(tmp_path, monkeypatch, capsys):
+    """Run the exported script in this process, where torch is loaded already: (lines, SystemExit or None)."""
+
+    def run(a_job, *arguments):
+        write(tmp_path, a_job)
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        monkeypatch.delitem(sys.modules, "model", raising=False)
+        monkeypatch.setattr(sys, "argv", ["train.py", *arguments])
+        ended = None
+        try:
+            runpy.run_path("train.py", run_name="__main__")
+        except SystemExit as error:
+            ended = error
+        sys.modules.pop("model", None)
+        return capsys.readouterr().out.splitlines(), ended
+
+    return run
+
+
+def app_lines(a_job, control=None):
+    return [line for event in train(a_job, control) if (line := to_json(event))]
+
+
+JOBS = {
+    "digits": job(CONV_NET, epochs=2, seed=5),
+    "one-hot": job(
+        SMALL_NET,
+        epochs=2,
+        batch_size=100,
+        data=DataConfig(validation_fraction=0.31, split_seed=9),
+        loss=Choice("SmoothL1Loss", FrozenMap(beta=0.5)),
+        optimizer=Choice("SGD", FrozenMap(lr=0.3, momentum=0.9, nesterov=True)),
+    ),
+    "weights, no validation": job(
+        SMALL_NET,
+        epochs=1,
+        data=DataConfig(validation_fraction=0.0),
+        loss=Choice("CrossEntropyLoss", FrozenMap(weight=(1, 2, 1, 1, 1, 1, 1, 1, 1, 0.5), label_smoothing=0.1)),
+        optimizer=adam(lr=0.01, betas=(0.8, 0.99), amsgrad=True),
+    ),
+}
+
+
+def test_the_script_run_alone_prints_the_lines_of_the_app(tmp_path):
+    """Another process, another thread, nobody watching: the same losses bit for bit, and the same weights."""
+    import torch
+
+    write(tmp_path, job(CONV_NET, epochs=9))
+    arguments = ["--json", "--out", "w", "--epochs", "2", "--seed", "5"]
+    command = [sys.executable, "train.py", *arguments]
+    script = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert script.returncode == 0, script.stderr
+    control = Control()
+    assert script.stdout.splitlines() == app_lines(job(CONV_NET, epochs=2, seed=5), control)
+    theirs = load_weights(tmp_path / "w" / "weights.pt")
+    for name, value in control.weights().items():
+        assert torch.equal(value, theirs[name])
+
+
+@pytest.mark.parametrize("a_job", JOBS.values(), ids=JOBS)
+def test_every_kind_of_run_prints_the_lines_of_the_app(a_job, run_script):
+    lines, ended = run_script(a_job, "--json")
+    assert ended is None and lines == app_lines(a_job)
+    assert json.loads(lines[-1])["event"] == "finished"
+
+
+def test_mnist_needs_torch_alone_and_says_where_the_files_belong(tmp_path, run_script):
+    source = net(["self.linear1 = nn.Linear(784, 10)"], ["return self.linear1(x.flatten(1))"], (1, 28, 28))
+    data = tmp_path / "da ta"
+    a_job = Job(source, DataConfig("torchvision.MNIST"), job(epochs=2, batch_size=8).training, str(data))
+    assert {"torchvision", "sklearn"}.isdisjoint(imports(training_script(a_job)))
+    _, ended = run_script(a_job)
+    assert "--data" in str(ended)
+    put(data, files())
+    lines, ended = run_script(a_job, "--json")
+    assert ended is None and lines == app_lines(a_job)
+
+
+def imports(text):
+    return {name for node in ast.walk(ast.parse(text)) for name in names_imported(node)}
+
+
+def names_imported(node):
+    if isinstance(node, ast.Import):
+        return [alias.name.partition(".")[0] for alias in node.names]
+    return [node.module.partition(".")[0]] if isinstance(node, ast.ImportFrom) else []
+
+
+@pytest.mark.parametrize("a_job", JOBS.values(), ids=JOBS)
+def test_the_script_knows_nothing_of_the_app(a_job):
+    text = training_script(a_job)
+    assert imports(text) <= {"argparse", "json", "math", "pathlib", "torch", "model", "sklearn"}
+    assert max(map(len, text.splitlines())) <= 120 and "$" not in text
+
+
+def test_without_json_it_speaks_to_a_person(tmp_path, run_script):
+    lines, _ = run_script(job(SMALL_NET), "--epochs", "2")
+    assert [line.split(":")[0] for line in lines[:2]] == ["epoch 1/2", "epoch 2/2"] and len(lines) == 3
+    assert (tmp_path / "trained" / "weights.pt").is_file()
+
+
+@pytest.mark.parametrize(
+    ("a_job", "error"),
+    [
+        (job(optimizer=adam(lr="0.1); print('x'")), ChoiceError),
+        (job(loss=Choice("L1Loss(); import os")), ChoiceError),
+        (job(device="cpu'); import os"), JobError),
+        (job(epochs="3"), JobError),
+        (job(data=DataConfig(source="x")), JobError),
+        (job(data=DataConfig(validation_fraction="0); import os")), JobError),
+    ],
+)
+def test_no_text_of_a_project_reaches_the_script_unchecked(a_job, error):
+    with pytest.raises(error):
+        training_script(a_job)
+
+
+@pytest.mark.parametrize("name", ["a b", "", "1x", "os\n", "class"])
+def test_the_module_must_have_a_name_that_python_can_import(name):
+    with pytest.raises(JobError):
+        training_script(job(), name)
+
+
+def test_a_loss_that_is_not_finite_ends_the_script_as_it_ends_the_app(run_script):
+    source = net(["self.linear1 = nn.Linear(64, 10)"], ["return self.linear1(torch.log(x.flatten(1)))"])
+    _, ended = run_script(job(source), "--json")
+    assert "The loss of step 1 is" in str(ended)

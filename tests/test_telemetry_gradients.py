@@ -1,0 +1,61 @@
+"""Gradient norms by layer, as autograd left them."""
+
+import math
+
+import pytest
+
+
+def torch_model():
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+    model(torch.randn(5, 4)).pow(2).sum().backward()
+    return model
+
+
+def test_the_norm_of_a_layer_is_that_of_all_its_gradients_together():
+    import torch
+
+    from app.telemetry.gradients import GradientSampler
+
+    model = torch_model()
+    sampler = GradientSampler(model)
+    assert sampler.layers == ("0", "2")
+    norms = sampler.by_layer(sampler.measure().tolist())
+    for layer, norm in zip((model[0], model[2]), norms, strict=True):
+        flat = torch.cat([layer.weight.grad.flatten(), layer.bias.grad])
+        assert norm == pytest.approx(flat.norm().item(), rel=1e-6)
+
+
+def test_frozen_parameters_are_left_out_and_absent_gradients_are_nan():
+    from app.telemetry.gradients import GradientSampler
+
+    model = torch_model()
+    model[0].requires_grad_(False)
+    model[2].bias.grad = None
+    sampler = GradientSampler(model)
+    assert sampler.layers == ("2",)
+    (norm,) = sampler.by_layer(sampler.measure().tolist())
+    assert norm == pytest.approx(model[2].weight.grad.norm().item(), rel=1e-6)
+    model.zero_grad()
+    assert math.isnan(sampler.by_layer(sampler.measure().tolist())[0])
+
+
+def test_measurements_are_due_no_more_often_than_asked():
+    from app.telemetry.gradients import GradientSampler
+
+    sampler = GradientSampler(torch_model(), every=0.5)
+    assert [sampler.is_due(now) for now in (10.0, 10.1, 10.49, 10.5, 10.9, 12.0)] == [
+        True, False, False, True, False, True,
+    ]  # fmt: skip
+
+
+def test_a_net_without_parameters_has_nothing_to_measure():
+    from torch import nn
+
+    from app.telemetry.gradients import GradientSampler
+
+    sampler = GradientSampler(nn.ReLU())
+    assert sampler.layers == () and not sampler.is_due(1.0)
