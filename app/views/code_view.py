@@ -1,0 +1,201 @@
+"""The Code tab: the net's source as it is now, line by line bound to the nodes of the drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut, QTextCursor
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QVBoxLayout, QWidget
+
+from app.source import Source
+from app.views import theme
+from app.views.code_edit import CodeEdit
+from app.views.icons import icon
+from app.views.selection import Selection
+from app.views.widgets import Button, EmptyState, SearchField, icon_button
+
+COPIED_FOR_MS = 1600
+_WITHIN = Qt.ShortcutContext.WidgetWithChildrenShortcut
+
+
+class FindBar(QWidget):
+    """A search in the text: Enter goes on, Shift+Enter back, Esc ends it."""
+
+    closed = Signal()
+
+    def __init__(self, edit: CodeEdit, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._edit = edit
+        self._found: list[QTextCursor] = []
+        self._at = -1
+        self.field = SearchField("Find in the code")
+        self.field.setAccessibleName("Find in the code")
+        self.count = QLabel()
+        self.count.setProperty("tone", "text3")
+        self.count.setFont(theme.font("caption"))
+        back, on = icon_button("chevron-up", "Previous (Shift+Enter)"), icon_button("chevron-down", "Next (Enter)")
+        end = icon_button("close", "Close (Esc)")
+        row = QHBoxLayout(self)
+        row.setContentsMargins(12, 6, 12, 6)
+        row.setSpacing(6)
+        row.addWidget(self.field, 1)
+        row.addWidget(self.count)
+        for button in (back, on, end):
+            row.addWidget(button)
+        self.field.textChanged.connect(self.search)
+        back.clicked.connect(lambda: self.go(-1))
+        on.clicked.connect(lambda: self.go(1))
+        end.clicked.connect(self.close_bar)
+        for keys, slot in (
+            (Qt.Key.Key_Return, lambda: self.go(1)),
+            (Qt.Key.Key_Enter, lambda: self.go(1)),
+            (QKeySequence("Shift+Return"), lambda: self.go(-1)),
+            (Qt.Key.Key_Escape, self.close_bar),
+        ):
+            QShortcut(QKeySequence(keys), self, slot, context=_WITHIN)
+        self.hide()
+
+    def open_bar(self) -> None:
+        """Show the bar with what is selected in the text as the words to find."""
+        self.show()
+        if words := self._edit.textCursor().selectedText():
+            self.field.setText(words)
+        self.field.setFocus(Qt.FocusReason.ShortcutFocusReason)
+        self.field.selectAll()
+        self.search()
+
+    def close_bar(self) -> None:
+        self.hide()
+        self._edit.mark_found([])
+        self._edit.setFocus(Qt.FocusReason.OtherFocusReason)
+        self.closed.emit()
+
+    def search(self) -> None:
+        """Find every place anew, as after the text changed."""
+        self._found, self._at = [], -1
+        words = self.field.text()
+        if words and not self.isHidden():
+            place = self._edit.document().find(words)
+            while not place.isNull():
+                self._found.append(place)
+                place = self._edit.document().find(words, place)
+        self._edit.mark_found(self._found)
+        if self._found:
+            self.go(1)
+        else:
+            self.count.setText("none found" if words else "")
+
+    def go(self, step: int) -> None:
+        """Go to the next place, or with −1 the one before, round and round."""
+        if self._found:
+            self._at = (self._at + step) % len(self._found)
+            self._edit.reveal([self._found[self._at].blockNumber() + 1])
+            self.count.setText(f"{self._at + 1} of {len(self._found)}")
+
+
+class CodeView(QWidget):
+    """The source, read-only. A line chosen here selects its node; a node selected elsewhere marks its lines."""
+
+    def __init__(self, selection: Selection, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._selection = selection
+        self._source: Source | None = None
+        self._hovered: str | None = None
+        self.edit = CodeEdit()
+        self.find_bar = FindBar(self.edit)
+        self.empty = EmptyState("code", "No code yet", "Put an input, layers and an output on the canvas and wire them.")
+        self._pages = QStackedWidget()
+        self._pages.addWidget(self.empty)
+        self._pages.addWidget(self.edit)
+        self._make_bar()
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(self._bar)
+        column.addWidget(self.find_bar)
+        column.addWidget(self._pages, 1)
+        self._copied = QTimer(self, singleShot=True, interval=COPIED_FOR_MS, timeout=self._show_copy)
+        QShortcut(QKeySequence.StandardKey.Find, self, self.find_bar.open_bar, context=_WITHIN)
+        self.edit.line_chosen.connect(self._line_chosen)
+        selection.changed.connect(self._selection_changed)
+        selection.hovered.connect(self._hover_changed)
+        self.set_source(None, "")
+
+    def _make_bar(self) -> None:
+        self._bar = QWidget()
+        self.title = QLabel("model.py")
+        self.title.setFont(theme.font("section"))
+        self.note = QLabel()
+        self.note.setFont(theme.font("caption"))
+        self.note.setProperty("tone", "text3")
+        self.find_button = icon_button("search", "Find (Ctrl+F)")
+        self.find_button.clicked.connect(self.find_bar.open_bar)
+        self.copy_button = Button("Copy", icon="copy")
+        self.copy_button.setAccessibleName("Copy the source")
+        self.copy_button.clicked.connect(self.copy)
+        row = QHBoxLayout(self._bar)
+        row.setContentsMargins(16, 8, 12, 8)
+        row.setSpacing(8)
+        row.addWidget(self.title)
+        row.addWidget(self.note, 1)
+        row.addWidget(self.find_button)
+        row.addWidget(self.copy_button)
+
+    @property
+    def source(self) -> Source | None:
+        return self._source
+
+    def set_source(self, source: Source | None, note: str = "") -> None:
+        """Show a source, and beside its name `note`; without one, `note` says why there is none."""
+        self._source = source
+        for part in (self.title, self.copy_button, self.find_button):
+            part.setVisible(source is not None)
+        if source is None:
+            self.find_bar.hide()
+            self.note.setText("")
+            self.empty.set_text("No code yet", note or "Put an input, layers and an output on the canvas and wire them.")
+            self._pages.setCurrentWidget(self.empty)
+            self.edit.show_text("")
+            return
+        count = len(source.text.splitlines())
+        self.note.setText(" · ".join(filter(None, (f"{count} lines", note))))
+        self.edit.show_text(source.text)
+        self._pages.setCurrentWidget(self.edit)
+        self._mark()
+        if not self.find_bar.isHidden():
+            self.find_bar.search()
+
+    def copy(self) -> None:
+        """Put the whole source on the clipboard."""
+        if self._source is not None:
+            QGuiApplication.clipboard().setText(self._source.text)
+            self.copy_button.setText("Copied")
+            self.copy_button.setIcon(icon("check"))
+            self._copied.start()
+
+    def _show_copy(self) -> None:
+        self.copy_button.setText("Copy")
+        self.copy_button.setIcon(icon("copy"))
+
+    def _lines(self, nodes: Iterable[str]) -> list[int]:
+        if self._source is None:
+            return []
+        return [line for node in nodes for line in self._source.lines.get(node, ())]
+
+    def _mark(self) -> None:
+        self.edit.mark(self._lines(self._selection.ids), self._lines([self._hovered] if self._hovered else []))
+
+    def _line_chosen(self, line: int) -> None:
+        node = self._source.node_at(line) if self._source else None
+        if node is not None:
+            self._selection.set({node}, self)
+
+    def _selection_changed(self, ids: frozenset[str], origin: object) -> None:
+        self._mark()
+        if origin is not self:
+            self.edit.reveal(self._lines(ids))
+
+    def _hover_changed(self, node: str | None) -> None:
+        self._hovered = node
+        self._mark()

@@ -1,0 +1,228 @@
+"""The sheet of shortcuts, and the list of every command to type into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from PySide6.QtCore import QAbstractListModel, QEvent, QModelIndex, QObject, QRect, QRectF, QSize, Qt
+from PySide6.QtGui import QAction, QFontMetrics, QKeySequence, QPainter
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QGridLayout,
+    QListView,
+    QScrollArea,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.views import fuzzy, theme
+from app.views.dialogs.base import Dialog
+from app.views.op_rows import Index
+from app.views.widgets import SearchField
+from app.views.widgets.painting import box, label
+
+_KEY_NAMES = {"Ctrl": "Ctrl", "Del": "Delete", "Ins": "Insert", "Return": "Enter"}
+
+
+def key_text(action: QAction) -> str:
+    """The shortcut of an action as it is read: `Ctrl + Shift + P`; "" if it has none."""
+    sequence = action.shortcut().toString(QKeySequence.SequenceFormat.NativeText)
+    if not sequence:
+        return ""
+    parts = sequence.split("+") if len(sequence) > 1 and not sequence.endswith("++") else [sequence]
+    return " + ".join(_KEY_NAMES.get(part, part) for part in parts)
+
+
+def command_text(action: QAction) -> str:
+    """The name of an action without the marks of menus: `&Save as...` is `Save as`."""
+    return action.text().replace("&&", "\0").replace("&", "").replace("\0", "&").rstrip("….").strip()
+
+
+@dataclass(frozen=True)
+class Gesture:
+    """A thing that is done by mouse or keys and is no action: `Alt + click`, `cut a wire`."""
+
+    keys: str
+    text: str
+
+
+class ShortcutSheet(Dialog):
+    """Every shortcut, in groups. A group has a title and actions or gestures; actions without shortcut are left out."""
+
+    def __init__(
+        self, groups: Iterable[tuple[str, Sequence[QAction | Gesture]]], parent: QWidget | None = None
+    ) -> None:
+        super().__init__("Shortcuts", parent)
+        inside = QWidget()
+        table = QGridLayout(inside)
+        table.setContentsMargins(0, 0, 16, 0)
+        table.setHorizontalSpacing(28)
+        table.setVerticalSpacing(6)
+        table.setColumnStretch(1, 1)
+        row = 0
+        for title, members in groups:
+            lines = [line for member in members if (line := _line(member))]
+            if not lines:
+                continue
+            table.addWidget(label(title, "section", "text3"), row, 0, 1, 2)
+            table.setRowMinimumHeight(row, 28)
+            for keys, text in lines:
+                row += 1
+                table.addWidget(label(keys, "code", "text2"), row, 0)
+                table.addWidget(label(text, "label"), row, 1)
+            row += 1
+        table.setRowStretch(row + 1, 1)
+        scroll = QScrollArea()
+        scroll.setWidgetResizable(True)
+        scroll.setWidget(inside)
+        self.body.addWidget(scroll, 1)
+        self.resize(520, 600)
+        close = self.add_button("Close", "primary", default=True)
+        close.clicked.connect(self.accept)
+        close.setFocus()
+
+
+def _line(member: QAction | Gesture) -> tuple[str, str] | None:
+    if isinstance(member, Gesture):
+        return member.keys, member.text
+    keys = key_text(member)
+    return (keys, command_text(member)) if keys else None
+
+
+class _CommandModel(QAbstractListModel):
+    """The actions that fit, best first."""
+
+    def __init__(self, actions: Sequence[QAction], parent: QObject) -> None:
+        super().__init__(parent)
+        self._all = [action for action in actions if command_text(action) and not action.isSeparator() and not action.menu()]
+        self._shown = list(self._all)
+
+    def set_query(self, query: str) -> None:
+        self.beginResetModel()
+        self._shown = fuzzy.ranked(query, self._all, lambda action: f"{command_text(action)} {action.data() or ''}")
+        self.endResetModel()
+
+    def action(self, index: Index) -> QAction | None:
+        return self._shown[index.row()] if index.isValid() else None
+
+    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
+        return 0 if parent.isValid() else len(self._shown)
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        action = self.action(index)
+        if action is None:
+            return None
+        if role == Qt.ItemDataRole.DisplayRole:
+            return command_text(action)
+        if role == Qt.ItemDataRole.AccessibleTextRole:
+            parts = (command_text(action), key_text(action), "" if action.isEnabled() else "not available now")
+            return ", ".join(filter(None, parts))
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return action.statusTip() or None
+        return None
+
+
+class _CommandDelegate(QStyledItemDelegate):
+    """Icon, name, and the shortcut at right."""
+
+    def __init__(self, model: _CommandModel) -> None:
+        super().__init__(model)
+        self._model = model
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
+        return QSize(200, max(28, QFontMetrics(theme.font("label")).height() + 10))
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        action = self._model.action(index)
+        if action is None:
+            return
+        colors = theme.current()
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        ground = QRectF(option.rect.adjusted(6, 1, -6, -1))
+        if option.state & QStyle.StateFlag.State_Selected:
+            box(painter, ground, 5, colors.accentBg, colors.accent)
+        elif option.state & QStyle.StateFlag.State_MouseOver:
+            box(painter, ground, 5, colors.hover)
+        area: QRect = option.rect.adjusted(16, 0, -16, 0)
+        action.icon().paint(painter, QRect(area.left(), area.center().y() - 7, 16, 16))
+        keys = key_text(action)
+        right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+        painter.setFont(theme.font("formula"))
+        painter.setPen(colors.text3)
+        painter.drawText(area, right, keys)
+        taken = QFontMetrics(theme.font("formula")).horizontalAdvance(keys)
+        room = area.adjusted(26, 0, -taken - 12, 0)
+        painter.setFont(theme.font("label"))
+        painter.setPen(colors.text if action.isEnabled() else colors.text4)
+        text = command_text(action) + (" ✓" if action.isCheckable() and action.isChecked() else "")
+        shown = QFontMetrics(theme.font("label")).elidedText(text, Qt.TextElideMode.ElideRight, room.width())
+        painter.drawText(room, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, shown)
+        painter.restore()
+
+
+class CommandPalette(Dialog):
+    """Every command, to find by typing. Enter or a click runs it; a command's `data()` may hold further words for it."""
+
+    def __init__(self, actions: Sequence[QAction], parent: QWidget | None = None) -> None:
+        super().__init__("Commands", parent)
+        self.heading.hide()
+        self.setMinimumSize(480, 380)
+        self.layout().setContentsMargins(10, 12, 10, 8)
+        self.field = SearchField("Type a command")
+        self.model = _CommandModel(actions, self)
+        self.view = QListView()
+        self.view.setModel(self.model)
+        self.view.setItemDelegate(_CommandDelegate(self.model))
+        self.view.setUniformItemSizes(True)
+        self.view.setMouseTracking(True)
+        self.view.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        self.view.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.view.setAccessibleName("Commands that fit")
+        self.none = label("No command is called that.", "label", "text3")
+        self.none.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.none.hide()
+        column = QVBoxLayout()
+        column.setSpacing(8)
+        column.addWidget(self.field)
+        column.addWidget(self.view, 1)
+        column.addWidget(self.none)
+        self.body.addLayout(column, 1)
+        self.field.installEventFilter(self)
+        self.field.textChanged.connect(self._filter)
+        self.view.clicked.connect(self.run)
+        self.field.setFocus()
+        self._filter("")
+
+    def _filter(self, query: str) -> None:
+        self.model.set_query(query)
+        self.view.setCurrentIndex(self.model.index(0))
+        self.none.setVisible(self.model.rowCount() == 0)
+
+    def run(self, index: QModelIndex) -> None:
+        """Close, then do it; a command that is not available now is left alone."""
+        action = self.model.action(index)
+        if action is not None and action.isEnabled():
+            self.accept()
+            action.trigger()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if watched is self.field and event.type() == QEvent.Type.KeyPress:
+            key = event.key()  # type: ignore[attr-defined]
+            if key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+                self.run(self.view.currentIndex())
+                return True
+            steps = {Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1, Qt.Key.Key_PageDown: 10, Qt.Key.Key_PageUp: -10}
+            if key in steps and self.model.rowCount():
+                row = min(max(self.view.currentIndex().row() + steps[key], 0), self.model.rowCount() - 1)
+                self.view.setCurrentIndex(self.model.index(row))
+                return True
+            if key == Qt.Key.Key_Escape:
+                self.reject()
+                return True
+        return super().eventFilter(watched, event)

@@ -1,0 +1,64 @@
+"""How well typed letters fit a text: one rule for the palette, the outline and the list of commands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_WORD_START = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]|(?<=[a-z])[A-Z]|(?<=[A-Za-z])[0-9]")
+
+
+def score(query: str, text: str) -> float | None:
+    """The fit of `query`, higher is better; None if a letter of it is missing. Every word of the query must fit.
+
+    A piece of the text goes before scattered letters, the beginning of a word before its middle.
+
+    >>> score("conv", "Conv2d") > score("conv", "ConvTranspose2d") > score("cnv", "Conv2d")
+    True
+    >>> score("bn", "BatchNorm2d") is None, score("x", "ReLU") is None, score("", "ReLU")
+    (False, True, 0.0)
+    """
+    total = 0.0
+    for word in query.lower().split():
+        found = _score_word(word, text)
+        if found is None:
+            return None
+        total += found
+    return total
+
+
+def _score_word(word: str, text: str) -> float | None:
+    lowered = text.lower()
+    starts = {match.start() for match in _WORD_START.finditer(text)}
+    shortness = len(word) / max(len(text), 1)
+    at = lowered.find(word)
+    if at >= 0:
+        if at > 0 and at not in starts:  # the same letters may begin a later word
+            at = next((i for i in sorted(starts) if lowered.startswith(word, i)), at)
+        return 100.0 + 20.0 * shortness + (30.0 if at == 0 else 15.0 if at in starts else 0.0)
+    points, place = 0.0, -1
+    for letter in word:
+        following = place + 1
+        place = lowered.find(letter, following)
+        if place < 0:
+            return None
+        points += 2.0 if place in starts else 1.0 if place == following else 0.25
+    # Letters strewn about a long text fit nearly everything, so most of them must begin or continue something.
+    if points < 0.75 * len(word):
+        return None
+    return 20.0 * points / (2.0 * len(word)) + 20.0 * shortness
+
+
+def best(query: str, texts: Iterable[tuple[str, float]]) -> float | None:
+    """The best fit among several texts, each with its weight; None if none fits."""
+    found = [(fit * weight) for text, weight in texts if (fit := score(query, text)) is not None]
+    return max(found, default=None)
+
+
+def ranked(query: str, things: Iterable[T], text: Callable[[T], str]) -> list[T]:
+    """The things that fit, best first; equal ones, and all for an empty query, in the order given."""
+    fits = [(fit, thing) for thing in things if (fit := score(query, text(thing))) is not None]
+    return [thing for _, thing in sorted(fits, key=lambda pair: -pair[0])]

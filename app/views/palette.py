@@ -1,0 +1,319 @@
+"""The palette: every op of the catalog by category, to search, to drag out, to add with Enter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from PySide6.QtCore import QAbstractItemModel, QEvent, QMimeData, QModelIndex, QObject, QPoint, QRectF, Qt, Signal
+from PySide6.QtGui import QDrag, QKeyEvent, QMouseEvent, QPainter, QPixmap
+from PySide6.QtWidgets import QAbstractItemView, QStackedWidget, QTreeView, QVBoxLayout, QWidget
+
+from app.builder.catalog import Catalog, OpSpec
+from app.frozen import FrozenMap
+from app.views import fuzzy, icons, theme
+from app.views.op_rows import CATEGORY_NAMES, Index, Row, RowDelegate
+from app.views.widgets import EmptyState, SearchField
+from app.views.widgets.painting import TextLine, box
+
+MIME = "application/x-tapedeck-op"
+_TOP = 0  # internal id of a category's index; an op has that of its category, plus one
+
+
+def summaries(keys: Iterable[str]) -> FrozenMap[str, str]:
+    """What torch says of each op, in a sentence. Imports torch: ask it in the background, then `set_summaries`."""
+    from app.builder.introspect import documentation
+
+    return FrozenMap({key: documentation(key).summary for key in keys})
+
+
+def hint(spec: OpSpec) -> str:
+    """The small word that tells ops of one name apart: "2d" of Conv2d, "F" of F.relu."""
+    dimensions = re.search(r"\dd$", spec.label)
+    if dimensions:
+        return dimensions[0]
+    root = spec.key.partition(".")[0]
+    return root if spec.kind in ("function", "method") else ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """A category and those of its ops that are shown."""
+
+    category: str
+    specs: tuple[OpSpec, ...]
+
+
+def grouped(specs: Iterable[OpSpec]) -> tuple[Group, ...]:
+    """The specs by category, categories in the palette's order."""
+    found: dict[str, list[OpSpec]] = {name: [] for name in CATEGORY_NAMES}
+    for spec in specs:
+        found.setdefault(spec.category, []).append(spec)
+    return tuple(Group(name, tuple(members)) for name, members in found.items() if members)
+
+
+def fit(query: str, spec: OpSpec) -> float | None:
+    """How well an op fits what was typed: by its name first, then its key, then its category."""
+    texts = ((spec.label, 1.0), (spec.key, 0.9), (CATEGORY_NAMES.get(spec.category, spec.category), 0.5))
+    return fuzzy.best(query, texts)
+
+
+class OpModel(QAbstractItemModel):
+    """Categories and under each its ops. Dragging gives the key of the op as `MIME`."""
+
+    def __init__(self, catalog: Catalog, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._all = tuple(catalog.values())
+        self._groups = grouped(self._all)
+        self._summaries: Mapping[str, str] = FrozenMap()
+
+    def set_query(self, query: str) -> str | None:
+        """Show only what fits; returns the key of the best one."""
+        fits = {spec.key: found for spec in self._all if (found := fit(query, spec)) is not None}
+        self.beginResetModel()
+        self._groups = grouped(spec for spec in self._all if spec.key in fits)
+        self.endResetModel()
+        return max(fits, key=lambda key: fits[key], default=None)
+
+    def set_summaries(self, texts: Mapping[str, str]) -> None:
+        self._summaries = texts
+
+    def spec(self, index: Index) -> OpSpec | None:
+        """The op of an index; None for a category."""
+        if not index.isValid() or index.internalId() == _TOP:
+            return None
+        return self._groups[index.internalId() - 1].specs[index.row()]
+
+    def group(self, index: Index) -> Group | None:
+        """The category of an index; None for an op."""
+        return self._groups[index.row()] if index.isValid() and index.internalId() == _TOP else None
+
+    def index_of(self, key: str) -> QModelIndex:
+        """Where an op is; an invalid index if it is not shown."""
+        for i, group in enumerate(self._groups):
+            for j, spec in enumerate(group.specs):
+                if spec.key == key:
+                    return self.createIndex(j, 0, i + 1)
+        return QModelIndex()
+
+    def index(self, row: int, column: int, parent: Index = QModelIndex()) -> QModelIndex:  # noqa: B008
+        if not self.hasIndex(row, column, parent):
+            return QModelIndex()
+        return self.createIndex(row, column, parent.row() + 1 if parent.isValid() else _TOP)
+
+    def parent(self, index: Index = QModelIndex()) -> Any:  # noqa: B008
+        if not index.isValid() or index.internalId() == _TOP:
+            return QModelIndex()
+        return self.createIndex(index.internalId() - 1, 0, _TOP)
+
+    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
+        if not parent.isValid():
+            return len(self._groups)
+        return len(self._groups[parent.row()].specs) if parent.internalId() == _TOP else 0
+
+    def columnCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
+        return 1
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        spec, group = self.spec(index), self.group(index)
+        if role == Qt.ItemDataRole.DisplayRole:
+            return spec.label if spec else CATEGORY_NAMES.get(group.category, group.category) if group else None
+        if role == Qt.ItemDataRole.AccessibleTextRole:
+            if spec:
+                return f"{spec.label}, {spec.key}"
+            return f"{CATEGORY_NAMES.get(group.category, group.category)}, {len(group.specs)}" if group else None
+        if role == Qt.ItemDataRole.ToolTipRole and spec:
+            return "\n".join(filter(None, (spec.target or spec.key, self._summaries.get(spec.key, ""))))
+        return None
+
+    def flags(self, index: Index) -> Qt.ItemFlag:
+        flags = Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable
+        return flags | Qt.ItemFlag.ItemIsDragEnabled if self.spec(index) else flags
+
+    def mimeTypes(self) -> list[str]:
+        return [MIME]
+
+    def mimeData(self, indexes: list[QModelIndex]) -> QMimeData:
+        data = QMimeData()
+        for index in indexes:
+            if spec := self.spec(index):
+                data.setData(MIME, spec.key.encode())
+        return data
+
+    def supportedDragActions(self) -> Qt.DropAction:
+        return Qt.DropAction.CopyAction
+
+
+class OpTree(QTreeView):
+    """The rows. `chosen(key)` comes on double-click and Enter."""
+
+    chosen = Signal(str)
+    left_upwards = Signal()
+
+    def __init__(self, model: OpModel, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.ops = model
+        self.setModel(model)
+        self._delegate = RowDelegate(self._row)
+        self.setItemDelegate(self._delegate)
+        self.setHeaderHidden(True)
+        self.setRootIsDecorated(False)
+        self.setIndentation(0)
+        self.setMouseTracking(True)
+        self.setExpandsOnDoubleClick(False)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setDragEnabled(True)
+        self.setDragDropMode(QAbstractItemView.DragDropMode.DragOnly)
+        self.setAccessibleName("Layers by category")
+        self.clicked.connect(self._fold)
+        self.doubleClicked.connect(self._choose)
+        theme.manager().changed.connect(self.viewport().update)
+
+    def _row(self, index: Index) -> Row | None:
+        if spec := self.ops.spec(index):
+            return Row(spec.label, spec.category, hint=hint(spec), grip=True)
+        if group := self.ops.group(index):
+            name = CATEGORY_NAMES.get(group.category, group.category)
+            return Row(name, group.category, hint=str(len(group.specs)), heading=True, open=self.isExpanded(index))
+        return None
+
+    def _fold(self, index: QModelIndex) -> None:
+        if self.ops.group(index):
+            self.setExpanded(index, not self.isExpanded(index))
+
+    def _choose(self, index: QModelIndex) -> None:
+        if spec := self.ops.spec(index):
+            self.chosen.emit(spec.key)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        index = self.currentIndex()
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self._fold(index)
+            self._choose(index)
+        elif event.key() == Qt.Key.Key_Up and not self.indexAbove(index).isValid():
+            self.left_upwards.emit()
+        else:
+            super().keyPressEvent(event)
+
+    def startDrag(self, actions: Qt.DropAction) -> None:
+        spec = self.ops.spec(self.currentIndex())
+        if spec is not None:
+            drag = QDrag(self)
+            drag.setMimeData(self.ops.mimeData([self.currentIndex()]))
+            drag.setPixmap(node_picture(spec, self.devicePixelRatioF()))
+            drag.setHotSpot(QPoint(24, 16))
+            drag.exec(Qt.DropAction.CopyAction)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        super().mousePressEvent(event)
+        # A press beside the rows would leave the last one current, and a drag from there would carry it off.
+        if not self.indexAt(event.position().toPoint()).isValid():
+            self.setCurrentIndex(QModelIndex())
+
+
+class Palette(QWidget):
+    """The Layers panel. `activated(key)` asks for a new node of an op; dragging out carries the key as `MIME`."""
+
+    activated = Signal(str)
+
+    def __init__(self, catalog: Catalog, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.field = SearchField("Search layers", hint="Tab")
+        self.model = OpModel(catalog, self)
+        self.tree = OpTree(self.model)
+        self.empty = EmptyState("search", "Nothing fits", "Try fewer letters, or another of PyTorch's names.")
+        self._folded: set[str] = set()
+        self._pages = QStackedWidget()
+        self._pages.addWidget(self.tree)
+        self._pages.addWidget(self.empty)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        top = QVBoxLayout()
+        top.setContentsMargins(10, 10, 10, 6)
+        top.addWidget(self.field)
+        column.addLayout(top)
+        column.addWidget(self._pages, 1)
+        self.setTabOrder(self.field, self.tree)
+        self.field.installEventFilter(self)
+        self.field.textChanged.connect(self._filter)
+        self.tree.chosen.connect(self.activated)
+        self.tree.left_upwards.connect(lambda: self.field.setFocus(Qt.FocusReason.BacktabFocusReason))
+        self.tree.collapsed.connect(lambda index: self._remember(index, folded=True))
+        self.tree.expanded.connect(lambda index: self._remember(index, folded=False))
+        self._filter("")
+
+    def set_summaries(self, texts: Mapping[str, str]) -> None:
+        """The sentences of the tool tips, by key."""
+        self.model.set_summaries(texts)
+
+    def focus_search(self) -> None:
+        """Put the caret into the search, what was typed before selected."""
+        self.field.setFocus(Qt.FocusReason.ShortcutFocusReason)
+        self.field.selectAll()
+
+    def _remember(self, index: QModelIndex, folded: bool) -> None:
+        if (group := self.model.group(index)) and not self.field.text():
+            (self._folded.add if folded else self._folded.discard)(group.category)
+
+    def _filter(self, query: str) -> None:
+        best = self.model.set_query(query)
+        for row in range(self.model.rowCount()):
+            index = self.model.index(row, 0)
+            group = self.model.group(index)
+            self.tree.setExpanded(index, bool(query.strip()) or (group is not None and group.category not in self._folded))
+        if query.strip() and best is not None:
+            self.tree.setCurrentIndex(self.model.index_of(best))
+        self._pages.setCurrentWidget(self.tree if self.model.rowCount() else self.empty)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """In the search, Up, Down and Enter speak to the rows."""
+        if watched is self.field and event.type() == QEvent.Type.KeyPress:
+            key = event.key()  # type: ignore[attr-defined]
+            if key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+                if spec := self.model.spec(self.tree.currentIndex()):
+                    self.activated.emit(spec.key)
+                return True
+            if key in (Qt.Key.Key_Down, Qt.Key.Key_Up):
+                self._move(1 if key == Qt.Key.Key_Down else -1)
+                return True
+        return super().eventFilter(watched, event)
+
+    def _move(self, step: int) -> None:
+        """Go to the next op that is in sight, past the headings."""
+        index = self.tree.currentIndex()
+        following = self.tree.indexBelow if step > 0 else self.tree.indexAbove
+        index = following(index) if index.isValid() else self.model.index(0, 0)
+        while index.isValid() and self.model.spec(index) is None:
+            index = following(index)
+        if index.isValid():
+            self.tree.setCurrentIndex(index)
+
+
+def node_picture(spec: OpSpec, dpr: float = 1.0) -> QPixmap:
+    """The node that a drop would make, as it hangs on the pointer."""
+    colors = theme.current()
+    name, kind = TextLine(spec.stem, "node"), TextLine(spec.label, "label")
+    width = min(160.0, max(76.0, name.width + 30 + 12, kind.width + 22))
+    picture = QPixmap(round(width * dpr), round(50 * dpr))
+    picture.setDevicePixelRatio(dpr)
+    picture.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(picture)
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    area = QRectF(0, 0, width, 50)
+    box(painter, area, 6, colors.raised)
+    painter.save()
+    painter.setClipRect(QRectF(0, 0, width, 27))
+    box(painter, area, 6, theme.header_fill(spec.category))
+    painter.setClipRect(QRectF(0, 0, width, 3))
+    box(painter, area, 6, theme.category_color(spec.category))
+    painter.restore()
+    box(painter, area, 6, line=colors.accent, width=1.5)
+    icons.draw(painter, spec.category, spec.category, 8, 8, 14)
+    name.draw_in(painter, 28, QRectF(0, 3, width, 24), colors.text)
+    kind.draw_in(painter, 11, QRectF(0, 28, width, 21), colors.text2)
+    painter.end()
+    return picture
