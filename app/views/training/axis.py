@@ -13,7 +13,7 @@ from app.views.training import figures, series
 Scale = Literal["number", "log", "percent", "clock", "count"]
 
 # Pixels that a label needs for itself, along the axis.
-ROOM = {"bottom": 62, "left": 30}
+ROOM = {"bottom": 62, "left": 26}
 
 
 class FigureAxis(pg.AxisItem):
@@ -41,7 +41,7 @@ class FigureAxis(pg.AxisItem):
         """Take colours and fonts from the theme in force."""
         now = theme.current()
         font = theme.font("axis")
-        self.setStyle(tickFont=font, tickTextOffset=[6, 3])
+        self.setStyle(tickFont=font, tickTextOffset=6 if self.orientation == "left" else 3)
         metrics = QFontMetricsF(font)
         if self.orientation == "left":
             self.setWidth(metrics.horizontalAdvance("0.003") + 12)
@@ -67,12 +67,13 @@ class FigureAxis(pg.AxisItem):
         return [self.ticks(min(minVal, maxVal), max(minVal, maxVal), size)]
 
     def tickStrings(self, values: list[float], scale: float, spacing: float) -> list[str]:
-        return [self.text(value, spacing) for value in values]
+        largest = max((abs(value) for value in values), default=0.0)
+        return [self.text(value, spacing, largest) for value in values]
 
-    def text(self, value: float, spacing: float) -> str:
-        """The label at `value` on an axis with labels every `spacing`."""
+    def text(self, value: float, spacing: float, largest: float) -> str:
+        """The label at `value` on an axis with labels every `spacing` up to `largest`."""
         if self._kind == "log":
             return figures.log_tick(value)
         if self._kind == "clock":
             return figures.clock_tick(value, spacing)
-        return figures.tick(value, spacing)
+        return figures.tick(value, spacing, largest)

@@ -74,20 +74,18 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def tick(value: float, spacing: float) -> str:
-    """A label of an axis whose ticks are `spacing` apart, in thousands or millions where that is shorter.
+def tick(value: float, spacing: float, largest: float) -> str:
+    """A label of an axis with ticks `spacing` apart up to `largest`, in thousands or millions where that is shorter.
 
-    >>> [tick(v, 500) for v in (0, 500, 1000, 1500)], tick(20, 10), tick(0.25, 0.05), tick(2_500_000, 500_000)
-    (['0', '0.5k', '1k', '1.5k'], '20', '0.25', '2.5M')
+    >>> [tick(v, 500, 1500) for v in (0, 500, 1000, 1500)], tick(500, 100, 600), tick(0.25, 0.05, 1)
+    (['0', '0.5k', '1k', '1.5k'], '500', '0.25')
+    >>> tick(2_500_000, 500_000, 3e6), tick(1250, 50, 1300), tick(-20, 10, 30)
+    ('2.5M', '1,250', '−20')
     """
     if value == 0:
         return "0"
-    scale, suffix = 1.0, ""
-    for scale, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if spacing >= scale / 10:
-            break
-    else:
-        scale, suffix = 1.0, ""
+    units = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+    scale, suffix = next((u for u in units if largest >= u[0] and spacing >= u[0] / 10), (1.0, ""))
     shown, step = value / scale, spacing / scale
     if step < 1e-4:
         return _scientific(value, 2).replace("-", MINUS)
@@ -122,4 +120,4 @@ def clock_tick(seconds: float, spacing: float) -> str:
         return "0"
     if spacing >= 30 or abs(seconds) >= 120:
         return duration(seconds)
-    return f"{tick(seconds, spacing)} s"
+    return f"{tick(seconds, spacing, abs(seconds))} s"

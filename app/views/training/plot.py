@@ -1,32 +1,36 @@
-"""One chart over the steps of a run: its view, its lines behind and before the curves, and what the mouse does to it."""
+"""A plot over the steps of a run: its view, what lies behind and before the curves, and what the mouse does to it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetricsF, QMouseEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QGraphicsObject, QStyleOptionGraphicsItem, QWidget
 
 from app.views import theme
+from app.views.training import series
 from app.views.training.axis import FigureAxis, Scale
 from app.views.training.readout import Readout
 
-EPOCH_ROOM = 14  # pixels between two lines of epochs
-LABEL_ROOM = 58  # pixels between two of their labels
+EPOCH_ROOM = 58  # pixels between two lines of epochs: a label goes there
 
 
 class StepView(pg.ViewBox):
     """Wheel and drag change the x range that all charts share; with Ctrl, or over the left axis, this chart's y range.
 
-    `handled` says that a person changed x, `released` that they want to follow the run again (a double click).
+    `handled` says that a person changed x, `released` that they want to follow the run again (a double click),
+    `clicked` where they clicked.
     """
 
     handled = Signal()
     released = Signal()
+    clicked = Signal(float, float)
 
     def __init__(self) -> None:
         super().__init__(enableMenu=False, defaultPadding=0.0)
@@ -47,10 +51,15 @@ class StepView(pg.ViewBox):
         self._note(axis)
 
     def mouseClickEvent(self, ev: Any) -> None:
-        if ev.double() and ev.button() == Qt.MouseButton.LeftButton:
-            ev.accept()
+        if ev.button() != Qt.MouseButton.LeftButton:
+            return
+        ev.accept()
+        if ev.double():
             self.free_y = False
             self.released.emit()
+        else:
+            place = self.mapSceneToView(ev.scenePos())
+            self.clicked.emit(float(place.x()), float(place.y()))
 
     def _note(self, axis: int | None) -> None:
         if axis != 0:
@@ -108,12 +117,11 @@ class Backdrop(Layer):
             return
         now = theme.current()
         apart = (self._epochs[-1] - self._epochs[0]) / (len(self._epochs) - 1) / (x1 - x0) * rect.width()
-        every = next(n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500, 10**9) if n * apart >= EPOCH_ROOM or n == 10**9)
-        named = next(n for n in (1, 2, 5, 10, 20, 50, 100) if n * every * apart >= LABEL_ROOM or n == 100)
+        every = max(1, round(series.nice_step(EPOCH_ROOM / max(apart, 1e-6), 1)))
         pen = QPen(now.line3, 1)
         pen.setDashPattern([2, 3])
         painter.setFont(theme.font("axis"))
-        ascent = QFontMetricsF(painter.font()).ascent()
+        metrics = QFontMetricsF(painter.font())
         for index, end in enumerate(self._epochs, start=1):
             if index % every or not x0 <= end <= x1:
                 continue
@@ -121,10 +129,9 @@ class Backdrop(Layer):
             painter.setPen(pen)
             painter.drawLine(QPointF(place, rect.top()), QPointF(place, rect.bottom()))
             label = f"epoch {index + 1}"
-            fits = place + 4 + QFontMetricsF(painter.font()).horizontalAdvance(label) < rect.right()
-            if (index // every) % named == 0 and fits:
+            if place + 4 + metrics.horizontalAdvance(label) < rect.right():
                 painter.setPen(now.text3)
-                painter.drawText(QPointF(place + 4, rect.top() + ascent + 2), label)
+                painter.drawText(QPointF(place + 4, rect.top() + metrics.ascent() + 2), label)
 
 
 class CursorLine(Layer):
@@ -172,6 +179,7 @@ class StepPlot(pg.PlotWidget):
         self.bottom = FigureAxis("bottom", "count")
         super().__init__(viewBox=self.view, axisItems={"left": self.left, "bottom": self.bottom})
         self.paint_seconds = 0.0
+        self.pointer_y = 0.0  # of the view, where the pointer was last
         item = self.getPlotItem()
         item.hideButtons()
         item.setMenuEnabled(False)
@@ -218,7 +226,9 @@ class StepPlot(pg.PlotWidget):
         place = self.mapToScene(event.position().toPoint())
         rect = self.view.sceneBoundingRect()
         if rect.contains(place) and not event.buttons():
-            self.pointed.emit(float(self.view.mapSceneToView(place).x()))
+            inside = self.view.mapSceneToView(place)
+            self.pointer_y = float(inside.y())
+            self.pointed.emit(float(inside.x()))
         else:
             self.pointed.emit(None)
 
@@ -235,7 +245,9 @@ class StepPlot(pg.PlotWidget):
 class Curve(pg.PlotCurveItem):
     """A line of one series; thick lines are drawn smooth."""
 
-    def __init__(self, plot: StepPlot, series: int, width: float = 1.0, opacity: float = 1.0, dashed: bool = False) -> None:
+    def __init__(
+        self, plot: StepPlot, series: int, width: float = 1.0, opacity: float = 1.0, dashed: bool = False
+    ) -> None:
         super().__init__(antialias=True, connect="finite", skipFiniteCheck=True)
         self._series, self._width, self._opacity, self._dashed = series, width, opacity, dashed
         self._plot = plot
@@ -260,17 +272,32 @@ class Curve(pg.PlotCurveItem):
         self.setBrush(theme.faded(self.color, opacity))
 
 
-class Dots(pg.ScatterPlotItem):
-    """The points of a series of few values: radius 3, ringed by the background."""
+class Dots(Layer):
+    """The points of a series of few values, ringed by the background; where they would touch, the last alone."""
 
-    def __init__(self, plot: StepPlot, series: int) -> None:
-        super().__init__(size=7, pxMode=True, antialias=True)
-        self._series = series
-        self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
-        plot.addItem(self, ignoreBounds=True)
-        self.restyle()
+    RADIUS = 3.0
 
-    def restyle(self) -> None:
-        now = theme.current()
-        self.setPen(QPen(now.plot, 1))
-        self.setBrush(now.series[self._series])
+    def __init__(self, plot: StepPlot, color: int) -> None:
+        super().__init__(plot, 100)
+        self._color = color
+        self._x: series.Floats = np.empty(0)
+        self._y: series.Floats = np.empty(0)
+
+    def set_points(self, x: series.Floats, y: series.Floats) -> None:
+        self._x, self._y = x, y
+        self.update()
+
+    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+        rect, now = self.boundingRect(), theme.current()
+        (x0, x1), (y0, y1) = self._plot.view.viewRange()
+        inside = series.visible(self._x, x0, x1)
+        x = rect.left() + (self._x[inside] - x0) / (x1 - x0) * rect.width()
+        y = rect.bottom() - (self._y[inside] - y0) / (y1 - y0) * rect.height()
+        if len(x) > 1 and (x[-1] - x[0]) / (len(x) - 1) < 2 * self.RADIUS:
+            x, y = x[-1:], y[-1:]
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(QPen(now.plot, 1))
+        painter.setBrush(now.series[self._color])
+        for a, b in zip(x.tolist(), y.tolist(), strict=True):
+            if isfinite(b) and rect.adjusted(-1, -1, 1, 1).contains(a, b):
+                painter.drawEllipse(QPointF(a, b), self.RADIUS + 0.5, self.RADIUS + 0.5)

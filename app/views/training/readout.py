@@ -14,7 +14,7 @@ Row = tuple[QColor | None, str, str]  # swatch, label, value
 
 PAD = 9.0
 ROW = 18.0
-GAP = 22.0
+GAP = 14.0
 
 
 class Readout(QWidget):

@@ -15,8 +15,8 @@ BLOCK = 128
 class Smoother:
     """An exponential moving average that is extended as values come; every value costs once.
 
-    `weight` is the share of the past, 0 (raw) up to less than 1. The average is divided by the sum of its weights, so that
-    it starts at the first value instead of at zero; values that are not finite are left out of it.
+    `weight` is the share of the past, 0 (raw) up to less than 1. The average is divided by the sum of its weights, so
+    that it starts at the first value instead of at zero; values that are not finite are left out of it.
     """
 
     def __init__(self, weight: float) -> None:
@@ -71,7 +71,7 @@ class Smoother:
 
 
 def visible(x: Floats, low: float, high: float) -> slice:
-    """The part of an ascending `x` between `low` and `high`, with one more at each side so that lines reach the edge."""
+    """The part of an ascending `x` between `low` and `high`, and one more at each side so that lines reach the edge."""
     first = int(np.searchsorted(x, low, "left"))
     last = int(np.searchsorted(x, high, "right"))
     return slice(max(0, first - 1), min(len(x), last + 1))
@@ -80,7 +80,7 @@ def visible(x: Floats, low: float, high: float) -> slice:
 def thin_peaks(x: Floats, y: Floats, pixels: int) -> tuple[Floats, Floats]:
     """At most about two points a pixel: the least and the greatest of every run of points, so no peak is lost.
 
-    The runs have a length that is a power of two and start at multiples of it, so that a growing curve does not shimmer.
+    The runs have a length that is a power of two, so that a growing curve does not shimmer.
     """
     stride = _stride(len(x), pixels)
     if stride == 1:
@@ -162,3 +162,18 @@ def grown(end: float, before: float) -> float:
     (108.0, 105, 114.48)
     """
     return before if end <= before <= 1.25 * end else 1.08 * end
+
+
+def snapped(low: float, high: float, floor: float = -math.inf, ceiling: float = math.inf) -> tuple[float, float]:
+    """A range around `low` to `high` with round ends, so that it stays while the values move a little.
+
+    >>> snapped(0.03, 0.97), snapped(0.2, 0.2), snapped(91.2, 99.1, 0.0, 100.0)
+    ((0.0, 1.0), (0.08, 0.32), (91.0, 100.0))
+    """
+    if not high > low:
+        room = 0.5 * abs(low) or 0.5
+        low, high = low - room, high + room
+    step = nice_step(high - low, 12)
+    bottom = step * math.floor(low / step - 0.2)
+    top = step * math.ceil(high / step + 0.2)
+    return max(round(bottom, 12), floor), min(round(top, 12), ceiling)

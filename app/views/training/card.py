@@ -1,0 +1,186 @@
+"""The frame of a chart: heading, legend with the newest values, and the plot below."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
+
+from app.views import theme
+
+HEAD = 26  # pixels: what a segmented control in the heading needs
+
+Mark = Literal["line", "dots", "square", "dash", "none"]
+
+
+class Heading(QWidget):
+    """A title, and behind it in grey what the numbers are; a value may stand at the right end."""
+
+    def __init__(self, title: str, note: str = "") -> None:
+        super().__init__()
+        self._title, self._note, self._value = title, note, ""
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    @property
+    def texts(self) -> tuple[str, str, str]:
+        """Title, note and value."""
+        return self._title, self._note, self._value
+
+    def set(self, title: str | None = None, note: str | None = None, value: str | None = None) -> None:
+        """Change what is given."""
+        given = (title, note, value)
+        new = tuple(old if text is None else text for text, old in zip(given, self.texts, strict=True))
+        if new != self.texts:
+            self._title, self._note, self._value = new
+            self.setToolTip(self._note)
+            self.setAccessibleName(" ".join(new).strip())
+            self.update()
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(40, HEAD)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        now = theme.current()
+        painter = QPainter(self)
+        area = QRectF(self.rect())
+        side = Qt.AlignmentFlag.AlignVCenter
+        strong, plain = theme.font("section"), theme.font("caption")
+        if self._value:
+            painter.setFont(strong)
+            painter.setPen(now.text)
+            painter.drawText(area, side | Qt.AlignmentFlag.AlignRight, self._value)
+            area.setWidth(area.width() - QFontMetricsF(strong).horizontalAdvance(self._value) - 8)
+        painter.setFont(strong)
+        painter.setPen(now.text)
+        title = QFontMetricsF(strong).elidedText(self._title, Qt.TextElideMode.ElideRight, area.width())
+        painter.drawText(area, side, title)
+        area.setLeft(area.left() + QFontMetricsF(strong).horizontalAdvance(title) + 8)
+        painter.setFont(plain)
+        painter.setPen(now.text3)
+        note = QFontMetricsF(plain).elidedText(self._note, Qt.TextElideMode.ElideRight, max(0.0, area.width()))
+        if area.width() > 20:
+            painter.drawText(area, side, note)
+        painter.end()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One series in the legend. `series` is its chart colour, −1 that of text; `short` is the label for little room."""
+
+    label: str
+    value: str
+    series: int = 0
+    mark: Mark = "line"
+    short: str = ""
+    opacity: float = 1.0
+
+    @property
+    def color(self) -> QColor:
+        now = theme.current()
+        return theme.faded(now.series[self.series] if self.series >= 0 else now.text, self.opacity)
+
+
+class Legend(QWidget):
+    """What each mark means and its newest value, in one line; it shortens labels where the line is short."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._entries: tuple[Entry, ...] = ()
+        self.setFixedHeight(18)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    @property
+    def texts(self) -> list[str]:
+        return [f"{entry.label} {entry.value}" for entry in self._entries]
+
+    def set_entries(self, entries: Sequence[Entry]) -> None:
+        if tuple(entries) != self._entries:
+            self._entries = tuple(entries)
+            self.setToolTip("\n".join(self.texts))
+            self.setAccessibleName(", ".join(self.texts))
+            self.update()
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(40, 18)
+
+    def _labels(self, width: float) -> list[str]:
+        """The labels in the longest form that fits; none where even the short ones do not."""
+        for labels in (
+            [entry.label for entry in self._entries],
+            [entry.short or entry.label for entry in self._entries],
+        ):
+            if sum(self._width(a, e) for a, e in zip(labels, self._entries, strict=True)) - 12 <= width:
+                return labels
+        return [""] * len(self._entries)
+
+    def _width(self, label: str, entry: Entry) -> float:
+        plain, strong = QFontMetricsF(theme.font("caption")), QFontMetricsF(theme.font("section"))
+        words = plain.horizontalAdvance(label) + (6 if label else 0) + strong.horizontalAdvance(entry.value)
+        return MARK_WIDTH[entry.mark] + words + 12
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        now = theme.current()
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        x, middle = 0.0, self.height() / 2
+        baseline = Qt.AlignmentFlag.AlignVCenter
+        for label, entry in zip(self._labels(self.width()), self._entries, strict=True):
+            _paint_mark(painter, entry, x, middle)
+            left = x + MARK_WIDTH[entry.mark]
+            painter.setFont(theme.font("caption"))
+            painter.setPen(now.text2)
+            painter.drawText(QRectF(left, 0, 400, self.height()), baseline, label)
+            left += painter.fontMetrics().horizontalAdvance(label) + (6 if label else 0)
+            painter.setFont(theme.font("section"))
+            painter.setPen(now.text)
+            painter.drawText(QRectF(left, 0, 400, self.height()), baseline, entry.value)
+            x += self._width(label, entry)
+        painter.end()
+
+
+MARK_WIDTH: dict[Mark, float] = {"line": 22, "dots": 22, "square": 15, "dash": 22, "none": 0}
+
+
+def _paint_mark(painter: QPainter, entry: Entry, x: float, y: float) -> None:
+    pen = QPen(entry.color, 2)
+    if entry.mark == "dash":
+        pen.setWidthF(1.25)
+        pen.setDashPattern([4, 3])
+    if entry.mark in ("line", "dots", "dash"):
+        painter.setPen(pen)
+        painter.drawLine(QPointF(x, y), QPointF(x + 15, y))
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(entry.color)
+    if entry.mark == "dots":
+        painter.drawEllipse(QPointF(x + 7.5, y), 3, 3)
+    elif entry.mark == "square":
+        painter.drawRoundedRect(QRectF(x, y - 4.5, 9, 9), 2, 2)
+
+
+class Card(QWidget):
+    """Heading, legend and a body; `tools` is the room at the right of the heading."""
+
+    def __init__(self, title: str, note: str = "", *, legend: bool = True) -> None:
+        super().__init__()
+        self.heading = Heading(title, note)
+        self.legend = Legend()
+        self.legend.setVisible(legend)
+        self.tools = QHBoxLayout()
+        self.tools.setSpacing(4)
+        self.heading.setFixedHeight(HEAD)
+        top = QHBoxLayout()
+        top.setContentsMargins(0, 0, 12, 0)
+        top.addWidget(self.heading, 1)
+        top.addLayout(self.tools)
+        self.body = QVBoxLayout()
+        self.body.setContentsMargins(0, 0, 0, 0)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(12, 6, 0, 2)
+        layout.setSpacing(1)
+        layout.addLayout(top)
+        layout.addWidget(self.legend)
+        layout.addLayout(self.body, 1)

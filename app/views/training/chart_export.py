@@ -1,0 +1,98 @@
+"""The curves taken away: as a picture, as a drawing, or as the numbers behind them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PySide6.QtCore import QBuffer, QIODevice, QPoint, QRect, QSize
+from PySide6.QtGui import QImage, QPainter
+from PySide6.QtSvg import QSvgGenerator
+
+from app.training.history import Columns, History
+from app.views import theme
+
+if TYPE_CHECKING:
+    from app.views.training.curves import CurvesPage
+
+SCALE = 2  # pixels of the picture to one of the screen
+
+
+def save(page: CurvesPage, path: Path, kind: str) -> None:
+    """Write `path` as "png", "svg" or "csv". Raises OSError."""
+    path.write_bytes({"png": png, "svg": svg}[kind](page) if kind != "csv" else to_csv(page.history).encode())
+
+
+def png(page: CurvesPage) -> bytes:
+    """The charts as they are on the screen, twice as fine."""
+    size = page.cards.size()
+    image = QImage(size * SCALE, QImage.Format.Format_RGB32)
+    image.setDevicePixelRatio(SCALE)
+    image.fill(theme.current().panel)
+    page.cards.render(image, QPoint())
+    buffer = QBuffer()
+    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+    image.save(buffer, "PNG")
+    return bytes(buffer.data().data())
+
+
+def svg(page: CurvesPage) -> bytes:
+    """The charts as lines and text."""
+    size: QSize = page.cards.size()
+    buffer = QBuffer()
+    generator = QSvgGenerator()
+    generator.setOutputDevice(buffer)
+    generator.setSize(size)
+    generator.setViewBox(QRect(QPoint(), size))
+    generator.setTitle("Tapedeck: curves of a run")
+    painter = QPainter(generator)
+    painter.fillRect(QRect(QPoint(), size), theme.current().panel)
+    page.cards.render(painter, QPoint())
+    painter.end()
+    return bytes(buffer.data().data())
+
+
+def to_csv(history: History) -> str:
+    """One row a step, in full precision; what was measured more rarely stands at its step, elsewhere cells are empty.
+
+    The columns are step, epoch, seconds, samples, loss; losses and accuracies at the last step of each epoch; memory in
+    bytes; and `grad_norm:<layer>` for each layer.
+    """
+    steps = history.steps
+    table: dict[str, list[str]] = {
+        name: _texts(steps[name], whole=name in ("step", "epoch", "samples"))
+        for name in ("step", "epoch", "seconds", "samples", "loss")
+    }
+    rows = {int(step): row for row, step in enumerate(steps["step"])}
+    for name in ("train_loss", "train_accuracy", "val_loss", "val_accuracy"):
+        table[name] = _spread(rows, history.epochs["step"], history.epochs[name])
+    for name in ("allocated", "reserved", "peak", "resident"):
+        if _any(history.memory, name):
+            table[f"memory_{name}"] = _spread(rows, history.memory["step"], history.memory[name], whole=True)
+    for layer, norms in zip(history.layers, history.gradients.matrix(), strict=True):
+        table[f"grad_norm:{layer}"] = _spread(rows, history.gradient_steps, norms)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(table)
+    writer.writerows(zip(*table.values(), strict=True))
+    return out.getvalue()
+
+
+def _any(columns: Columns, name: str) -> bool:
+    return bool(len(columns) and np.isfinite(columns[name]).any())
+
+
+def _texts(values: np.ndarray, whole: bool = False) -> list[str]:
+    return ["" if np.isnan(v) else str(int(v)) if whole else repr(float(v)) for v in values.tolist()]
+
+
+def _spread(rows: dict[int, int], steps: np.ndarray, values: np.ndarray, whole: bool = False) -> list[str]:
+    """A column of the table with `values` at their steps."""
+    column = [""] * len(rows)
+    for step, text in zip(steps.tolist(), _texts(values, whole), strict=True):
+        if int(step) in rows:
+            column[rows[int(step)]] = text
+    return column

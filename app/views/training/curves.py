@@ -1,0 +1,286 @@
+"""The page "Curves": everything that a run tells, drawn while it runs, by one x axis and under one cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from time import perf_counter
+
+from PySide6.QtCore import QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QShowEvent
+from PySide6.QtWidgets import QSizePolicy, QSplitter, QStackedLayout, QVBoxLayout, QWidget
+
+from app.source import Source
+from app.training.history import History
+from app.views import theme
+from app.views.training import figures, series
+from app.views.training.charts import AccuracyChart, Chart, LossChart, ThroughputChart
+from app.views.training.controls import CurveControls
+from app.views.training.gradient_map import GradientMap
+from app.views.training.gradients import nodes_by_layer
+from app.views.training.memory_plot import MemoryChart
+from app.views.training.session import Run
+from app.views.training.timescale import Mode, TimeScale
+from app.views.widgets.empty import EmptyState
+from app.views.widgets.segmented import Segmented
+
+FASTEST = 0.1  # seconds between two redraws at least
+SHARE = 0.03  # of the time may go into redrawing; a slower machine gets fewer pictures, not a slower run
+
+
+class CurvesPage(QWidget):
+    """Loss, accuracy, gradient map, memory and throughput of one run.
+
+    `refresh()` says that the history may have grown; the page redraws soon, if it can be seen, and never more often
+    than `FASTEST` and `SHARE` allow. `controls` is a widget of its own that may be put beside the tabs.
+    """
+
+    runRequested = Signal()
+    layerSelected = Signal(str)  # a node's id
+    layerHovered = Signal(object)  # a node's id, or None
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.loss, self.accuracy = LossChart(), AccuracyChart()
+        self.gradients, self.memory, self.throughput = GradientMap(), MemoryChart(), ThroughputChart()
+        self.charts: tuple[Chart, ...] = (self.loss, self.accuracy, self.gradients, self.memory, self.throughput)
+        self.controls = CurveControls(self)
+        self._history = History()
+        self._scale = TimeScale(self._history)
+        self._source: Source | None = None
+        self._nodes: dict[str, tuple[str, ...]] = {}
+        self._following = True
+        self._end = 0.0
+        self._range = (0.0, 1.0)
+        self._moving = False
+        self._cursor: tuple[Chart, int] | None = None
+        self._drawn = (-1, -1, -1, -1)
+        self.redraw_seconds = 0.0  # of the last redraw, painting left out
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.timeout.connect(self._redraw_if_new)
+        self._build()
+        self._connect()
+
+    def _build(self) -> None:
+        self._log = Segmented([("log", "Log"), ("linear", "Linear")], "Loss axis")
+        self.loss.tools.addWidget(self._log)
+        side = QSplitter(Qt.Orientation.Vertical)
+        side.addWidget(self.memory)
+        side.addWidget(self.throughput)
+        side.setSizes([180, 110])
+        self.cards = QSplitter(Qt.Orientation.Horizontal)
+        for card, share in ((self.loss, 335), (self.accuracy, 205), (self.gradients, 305), (side, 280)):
+            self.cards.addWidget(card)
+            self.cards.setStretchFactor(self.cards.count() - 1, share)
+        self.cards.setSizes([335, 205, 305, 280])
+        for splitter in (self.cards, side):
+            splitter.setChildrenCollapsible(False)
+            splitter.setHandleWidth(1)
+        hint = "Loss, accuracy, gradient norms and memory are drawn here while a run goes on."
+        self.empty = EmptyState("curves", "No run yet", hint, "Run")
+        self._pages = QWidget()
+        self._stack = QStackedLayout(self._pages)
+        self._stack.addWidget(self.empty)
+        self._stack.addWidget(self.cards)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self.controls, 0, Qt.AlignmentFlag.AlignRight)
+        layout.addWidget(self._pages, 1)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+
+    def _connect(self) -> None:
+        self.empty.acted.connect(self.runRequested)
+        self._log.changed.connect(self._set_log_key)
+        self.controls.smoothingChanged.connect(self.set_smoothing)
+        self.controls.modeChanged.connect(self.set_mode)
+        self.controls.followRequested.connect(self.follow)
+        self.controls.set_page(self)
+        self.gradients.layerClicked.connect(self._tell_layer)
+        self.gradients.layerHovered.connect(self._tell_hover)
+        for chart in self.charts:
+            chart.plot.view.handled.connect(self._on_handled)
+            chart.plot.view.released.connect(self.follow)
+            chart.plot.view.sigResized.connect(self._on_resized)
+            chart.plot.pointed.connect(self._on_pointed)
+        theme.manager().changed.connect(self._restyle)
+        self.set_smoothing(self.controls.smoothing)
+
+    # what is shown
+
+    @property
+    def history(self) -> History:
+        return self._history
+
+    @property
+    def mode(self) -> Mode:
+        return self._scale.mode
+
+    @property
+    def following(self) -> bool:
+        """Whether the x range grows with the run."""
+        return self._following
+
+    def show_run(self, run: Run) -> None:
+        """Show one run's history, with the names that its job has."""
+        self.loss.set_loss_name(run.job.training.loss.name)
+        self.set_history(run.history, run.job.source)
+
+    def set_history(self, history: History | None, source: Source | None = None) -> None:
+        """Show another history; `source` tells which nodes the layers belong to. None shows that there is no run."""
+        self._history = history or History()
+        self._source = source
+        self._nodes = nodes_by_layer(source) if source else {}
+        self._stack.setCurrentWidget(self.cards if history is not None else self.empty)
+        self.controls.set_run(history is not None)
+        self._end = 0.0
+        self._drawn = (-1, -1, -1, -1)
+        self.set_mode(self._scale.mode)
+        self.follow()
+
+    def set_mode(self, mode: Mode) -> None:
+        """The x axis: "step", "epoch" or "time"."""
+        self._scale = TimeScale(self._history, mode)
+        self.controls.show_mode(mode)
+        for chart in self.charts:
+            chart.set_history(self._history, mode)
+        self._end = 0.0
+        self.follow()
+
+    def set_smoothing(self, weight: float) -> None:
+        """The share of the past in the smoothed loss, 0 to 0.99."""
+        self.controls.show_smoothing(weight)
+        self.loss.set_smoothing(weight)
+
+    def set_log(self, log: bool) -> None:
+        """The loss on a log scale, or on a linear one."""
+        self._log.set_value("log" if log else "linear")
+
+    def _set_log_key(self, key: str) -> None:
+        self.loss.set_log(key == "log")
+
+    def set_selected(self, nodes: Iterable[str]) -> None:
+        """Outline the rows of these nodes."""
+        chosen = frozenset(nodes)
+        self.gradients.set_selected(layer for layer, ids in self._nodes.items() if chosen.intersection(ids))
+
+    # redrawing
+
+    def refresh(self) -> None:
+        """The history may have grown: redraw soon, if this page is in sight."""
+        if self.isVisible() and not self._timer.isActive():
+            cost = self.redraw_seconds + self._painting()
+            self._timer.start(int(1000 * max(FASTEST, min(cost / SHARE, 1.0))))
+
+    def _painting(self) -> float:
+        """Seconds that painting took since the last redraw."""
+        seconds = sum(chart.plot.paint_seconds for chart in self.charts)
+        for chart in self.charts:
+            chart.plot.paint_seconds = 0.0
+        return seconds
+
+    def _redraw_if_new(self) -> None:
+        history = self._history
+        sizes = (len(history.steps), len(history.epochs), len(history.memory), len(history.gradients))
+        if sizes != self._drawn and self.isVisible():
+            self._drawn = sizes
+            self.redraw()
+
+    def redraw(self) -> None:
+        """Bring every chart up to the history now."""
+        began = perf_counter()
+        if self._following:
+            self._end = series.grown(self._scale.end(), self._end) or 1.0
+            self._set_range(0.0, self._end)
+        for chart in self.charts:
+            chart.redraw()
+        self._show_cursor()
+        self.redraw_seconds = perf_counter() - began
+
+    def follow(self) -> None:
+        """Show the whole run and grow with it."""
+        self._following = True
+        self._end = 0.0
+        self.controls.show_following(True)
+        for chart in self.charts:
+            chart.plot.view.free_y = False
+        self.redraw()
+
+    def _set_range(self, low: float, high: float) -> None:
+        self._moving = True
+        self._range = (low, high)
+        for chart in self.charts:
+            chart.plot.set_x_range(low, high)
+        self._moving = False
+
+    def _on_handled(self) -> None:
+        """A person zoomed or moved one chart: the others go along."""
+        if self._moving:
+            return
+        view = self.sender()
+        self._following = False
+        self.controls.show_following(False)
+        low, high = view.viewRange()[0]
+        self._set_range(low, high)
+        self.redraw()
+
+    def _on_resized(self, _view: object) -> None:
+        # What fits a pixel has changed; several views are resized at once.
+        QTimer.singleShot(0, self, self._redraw_shown)
+
+    def _redraw_shown(self) -> None:
+        if self.isVisible() and self._stack.currentWidget() is self.cards:
+            self.redraw()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._redraw_if_new()
+
+    def sizeHint(self) -> QSize:
+        return QSize(980, 304)
+
+    def _restyle(self) -> None:
+        for chart in self.charts:
+            chart.restyle()
+        self.redraw()
+
+    # the cursor
+
+    def _on_pointed(self, x: float | None) -> None:
+        plot = self.sender()
+        chart = next(chart for chart in self.charts if chart.plot is plot)
+        index = None if x is None else self._scale.nearest(x)
+        if index is None and self._cursor is not None and self._cursor[0] is not chart:
+            return
+        self._cursor = None if index is None else (chart, index)
+        self._show_cursor()
+
+    def _show_cursor(self) -> None:
+        index = self._cursor[1] if self._cursor else None
+        for chart in self.charts:
+            chart.point_at(index)
+            if self._cursor is None or chart is not self._cursor[0]:
+                chart.plot.readout.hide()
+        if self._cursor is not None:
+            self._show_readout(*self._cursor)
+
+    def _show_readout(self, chart: Chart, index: int) -> None:
+        steps = self._history.steps
+        if index >= len(steps):
+            return
+        x = float(self._scale.of_steps()[index])
+        low, high = chart.plot.view.viewRange()[0]
+        rect = chart.plot.view.sceneBoundingRect()
+        place = rect.left() + (x - low) / (high - low) * rect.width()
+        heading = f"step {figures.count(int(steps['step'][index]))}"
+        note = f"epoch {int(steps['epoch'][index])}"
+        chart.plot.readout.show_at(place, heading, note, chart.rows(index))
+
+    # layers
+
+    def _tell_layer(self, layer: str) -> None:
+        for node in self._nodes.get(layer, ())[:1]:
+            self.layerSelected.emit(node)
+
+    def _tell_hover(self, layer: str | None) -> None:
+        self.layerHovered.emit(next(iter(self._nodes.get(layer, ())), None) if layer is not None else None)
