@@ -5,9 +5,10 @@ An icon asks for its colour when it is painted, so it follows the theme without 
 
 from __future__ import annotations
 
+import math
 from functools import cache
 
-from PySide6.QtCore import QByteArray, QPoint, QRect, QRectF, QSize, Qt
+from PySide6.QtCore import QByteArray, QPoint, QPointF, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QIcon, QIconEngine, QPainter, QPixmap, QPixmapCache
 from PySide6.QtSvg import QSvgRenderer
 
@@ -54,9 +55,20 @@ def pixmap(name: str, color: str | QColor, size: float = 16, dpr: float = 1.0) -
 
 
 def draw(painter: QPainter, name: str, color: str | QColor, x: float, y: float, size: float = 16) -> None:
-    """Paint an icon with its top left corner at (x, y), from the cache."""
-    device = painter.device()
-    painter.drawPixmap(QRectF(x, y, size, size).topLeft(), pixmap(name, color, size, device.devicePixelRatio()))
+    """Paint an icon with its top left corner at about (x, y), from the cache, on whole device pixels.
+
+    Where the painter is zoomed, the picture is the next larger of quarter steps, so that the cache stays small.
+    """
+    scale = abs(painter.deviceTransform().m11()) or 1.0
+    sharp = min(max(math.ceil(scale * 4) / 4, 1.0), 8.0)
+    picture = pixmap(name, color, size, sharp)
+    if sharp == scale:
+        painter.drawPixmap(QPointF(round(x * scale) / scale, round(y * scale) / scale), picture)
+        return
+    smooth = painter.testRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
+    painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
+    painter.drawPixmap(QRectF(x, y, size, size), picture, QRectF(picture.rect()))
+    painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform, smooth)
 
 
 class ThemedEngine(QIconEngine):

@@ -302,14 +302,22 @@ class ThemeManager(QObject):
         self._theme = load(name)
         if app.style().objectName().lower() != "fusion":
             app.setStyle("Fusion")
-        app.setFont(font("body"))
-        for class_name, role in CLASS_FONTS.items():
-            app.setFont(font(role), class_name)
         app.setPalette(palette(self._theme))
         if self._pictures is None:
             self._pictures = QTemporaryDir()
         app.setStyleSheet(stylesheet(self._theme, Path(self._pictures.path())))
+        self._set_fonts(app)
         self.changed.emit()
+
+
+    @staticmethod
+    def _set_fonts(app: QApplication) -> None:
+        """Fonts are one for all themes; the first stylesheet of a program takes them away, so they come after it."""
+        if app.font() == font("body") and app.font("QLineEdit") == font("label"):
+            return
+        app.setFont(font("body"))
+        for class_name, role in CLASS_FONTS.items():
+            app.setFont(font(role), class_name)
 
 
 @cache

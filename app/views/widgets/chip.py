@@ -49,6 +49,9 @@ class Chip(QWidget):
     def sizeHint(self) -> QSize:
         return at_least(self._line.width + 16, HEIGHT)
 
+    def minimumSizeHint(self) -> QSize:
+        return self.sizeHint()
+
     def paintEvent(self, event: QPaintEvent) -> None:
         theme: Theme = current()
         fill, line, text = (theme.color(c) for c in self._colors)

@@ -1,7 +1,7 @@
 """Fields of a form. All of them have `value()`, `set_value(v)`, `edited(object)` and `set_invalid(message | None)`.
 
-`edited` tells every valid value that a person makes, also while typing; what cannot be read is marked at once, and told by
-`rejected(str)` when the field is left. `set_value` never tells.
+`edited` tells every valid value that a person makes, also while typing; what cannot be read is marked at once, and told
+by `rejected(str)` when the field is left. `set_value` never tells.
 """
 
 from __future__ import annotations
@@ -206,12 +206,11 @@ class ChoiceField(Marked, QComboBox):
 
     def set_value(self, value: Any) -> None:
         """Show a value; one that is no choice is added and marked, so that nothing is changed unseen."""
-        for index, own in enumerate(self._values):
-            if type(own) is type(value) and own == value:
-                self._set_unread(None)
-                break
+        same = (i for i, own in enumerate(self._values) if type(own) is type(value) and own == value)
+        index = next(same, len(self._values))
+        if index < len(self._values):
+            self._set_unread(None)
         else:
-            index = len(self._values)
             self.add_choice(value)
             self._set_unread(f"{self._show(value)} is not one of {', '.join(map(self._show, self._values[:-1]))}.")
         self.setCurrentIndex(index)

@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
     QGridLayout,
     QGroupBox,
     QHBoxLayout,
+    QMenu,
     QPlainTextEdit,
     QProgressBar,
     QRadioButton,
@@ -111,13 +112,16 @@ def buttons() -> QWidget:
     radios[0].setChecked(True)
     off = QCheckBox("Off")
     off.setChecked(True)
+    device = w.Button("cuda:0", icon="chip", icon_color="run")
+    device.setMenu(QMenu(device))
     column = QWidget()
     layout = QVBoxLayout(column)
     layout.setContentsMargins(0, 0, 0, 0)
     layout.addWidget(
         _row(
-            w.Button("Insert Flatten", "primary"), w.Button("Set bias=False"), w.Button("Export", icon="export"),
-            w.Button("Cancel", "flat"), w.Button("Open", "link", "open-external"), 1,
+            w.Button("Insert Flatten", "primary"), w.Button("New", "primary", "new"), w.Button("Set bias=False"),
+            w.Button("Export", icon="export"), device, w.Button("Cancel", "flat"),
+            w.Button("Open", "link", "open-external"), 1,
         )
     )  # fmt: skip
     layout.addWidget(
@@ -127,7 +131,8 @@ def buttons() -> QWidget:
             w.icon_button("snowflake", "Freeze"), w.icon_button("mute", "Mute"), w.icon_button("more", "More"), 1,
         )
     )  # fmt: skip
-    layout.addWidget(_row(w.Toggle(value=True), w.Toggle(), w.Toggle("64 values", value=True), _disabled(w.Toggle()), 1))
+    toggles = [w.Toggle(value=True), w.Toggle(), w.Toggle("64 values", value=True), _disabled(w.Toggle())]
+    layout.addWidget(_row(*toggles, 1))
     layout.addWidget(_row(*checks, _disabled(off), *radios, 1, spacing=12))
     return column
 
@@ -155,7 +160,8 @@ def decks() -> QWidget:
     blocked.set_progress(0, 10)
     blocked.set_message("Fix 1 error to run", "error", "error")
     running = w.Counter()
-    running.set_fields((("Epoch", "3/10"), ("Batch", "412/938"), ("Samples/s", "12,480"), ("Loss", "0.0541"), ("ETA", "0:39")))
+    figures = (("Epoch", "3/10"), ("Batch", "412/938"), ("Samples/s", "12,480"), ("Loss", "0.0541"), ("ETA", "0:39"))
+    running.set_fields(figures)
     running.set_progress(2.44, 10)
     running.set_color("run")
     replay = w.Counter()
@@ -187,6 +193,7 @@ def fields() -> QWidget:
     grid = QGridLayout(form)
     grid.setContentsMargins(0, 0, 0, 0)
     grid.setVerticalSpacing(5)
+    grid.setHorizontalSpacing(12)
     for i, (name, field) in enumerate(rows.items()):
         grid.addWidget(w.label(name, "code", "text2"), i, 0)
         grid.addWidget(field, i, 1)
@@ -220,10 +227,8 @@ def sections() -> QWidget:
 def tabs() -> QWidget:
     """Tabs over the centre and over a dock, with overlay and search."""
     centre = w.ToolTabs(central=True)
-    for key, text, icon, edge in (
-        ("network", "Network", "network", ""), ("autograd", "Autograd", "autograd", "back"), ("code", "Code", "code", ""),
-    ):  # fmt: skip
-        centre.add(key, text, icon, edge)
+    for text, edge in (("Network", ""), ("Autograd", "back"), ("Code", "")):
+        centre.add(text.lower(), text, text.lower(), edge)
     dock = w.ToolTabs()
     for key, icon in (("Problems", "error"), ("Curves", "curves"), ("Console", "console"), ("Runs", "runs")):
         dock.add(key, key, icon)
@@ -258,15 +263,14 @@ def messages() -> QWidget:
     host = QWidget()
     host.setMinimumHeight(230)
     inner = QHBoxLayout(host)
-    empty = w.EmptyState(
-        "add", "Nothing on the canvas yet", "Drag a layer here, or press Tab to search for one.", "Open the digits example"
-    )
+    hint = "Drag a layer here, or press Tab to search for one."
+    empty = w.EmptyState("add", "Nothing on the canvas yet", hint, "Open the digits example")
     inner.addWidget(empty)
     inner.addSpacing(270)
     stack = w.ToastStack(host)
     stack.show("Flatten inserted", "fc1 now gets 9216 features", action="Undo", seconds=3600)
     stack.show("Saved net.py and net.pt", "84 lines, 4.9 MiB", icon="save", color="accent", action="Show", seconds=3600)
-    stack.show("Paused at step 2,288", "The canvas can be edited", icon="pause", color="back", action="Resume", seconds=3600)
+    stack.show("Paused at step 2,288", "Edit the canvas", icon="pause", color="back", action="Resume", seconds=3600)
     layout.addWidget(host)
     return column
 
@@ -284,11 +288,12 @@ def plain() -> QWidget:
     model.setParent(tree)
     tree.setModel(model)
     tree.expandAll()
+    tree.setColumnWidth(0, 140)
     tree.setCurrentIndex(model.index(0, 0, model.index(0, 0)))
-    tree.setFixedHeight(124)
+    tree.setFixedHeight(140)
     table = QTableView()
     table.setModel(model)
-    table.setFixedHeight(124)
+    table.setFixedHeight(140)
     table.verticalHeader().hide()
     spin = QDoubleSpinBox()
     spin.setValue(0.25)
@@ -325,14 +330,15 @@ def gallery() -> QWidget:
     columns = QHBoxLayout(sheet)
     columns.setContentsMargins(24, 20, 24, 20)
     columns.setSpacing(28)
-    split = (("Icons", "Colours", "Tabs, choices, search", "Plain Qt"), ("Buttons", "Decks", "Messages"), ("Inspector",))
-    for names, width in zip(split, (480, 620, 330), strict=True):
+    names = list(PARTS)
+    split = (names[:4], names[4:7], names[7:])
+    for names, width in zip(split, (480, 620, 400), strict=True):
         column = QVBoxLayout()
         column.setSpacing(10)
         for name in names:
             column.addWidget(w.label(name, "section"))
             part = PARTS[name]()
-            part.setMinimumWidth(width)
+            part.setMinimumWidth(max(width, part.minimumSizeHint().width()))
             column.addWidget(part)
         column.addStretch(1)
         columns.addLayout(column)

@@ -34,7 +34,12 @@ class HeatBar(QWidget):
     LENGTH = 130
 
     def __init__(
-        self, bounds: Sequence[str] = ("0", "1"), caption: str = "", parent: QWidget | None = None, *, vertical: bool = False
+        self,
+        bounds: Sequence[str] = ("0", "1"),
+        caption: str = "",
+        parent: QWidget | None = None,
+        *,
+        vertical: bool = False,
     ) -> None:
         super().__init__(parent)
         self._vertical = vertical

@@ -18,6 +18,7 @@ from app.views.widgets.painting import label
 
 ARROWS = 16  # width of the part with the arrows, px
 HOLD, REPEAT = 400, 60  # ms
+STEP_KEYS = {Qt.Key.Key_Up: 1, Qt.Key.Key_Down: -1, Qt.Key.Key_PageUp: 10, Qt.Key.Key_PageDown: -10}
 
 
 def read_number(text: str, kind: str = "int", optional: bool = False) -> int | float | None:
@@ -58,8 +59,8 @@ def show_number(value: int | float | None) -> str:
 def stepped(value: int | float, steps: int, step: float | None = None) -> int | float:
     """`value` after so many steps up or, below 0, down.
 
-    Without a `step`, a whole number moves by 1 and a float in its leading digit, so that 0.001 goes to 0.002 and back, and
-    below it to 0.0009.
+    Without a `step`, a whole number moves by 1 and a float in its leading digit, so that 0.001 goes to 0.002 and back,
+    and below it to 0.0009.
 
     >>> stepped(64, 1), stepped(0.001, 1), stepped(0.001, -1), stepped(0.25, 1), stepped(0.0, 1)
     (65, 0.002, 0.0009, 0.35, 0.1)
@@ -149,7 +150,7 @@ class NumberField(TextField):
     # hands
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        steps = {Qt.Key.Key_Up: 1, Qt.Key.Key_Down: -1, Qt.Key.Key_PageUp: 10, Qt.Key.Key_PageDown: -10}.get(event.key())
+        steps = STEP_KEYS.get(event.key())
         if steps is not None:
             self.step_by(steps)
             self.selectAll()
@@ -220,8 +221,8 @@ class NumberField(TextField):
 class NumbersField(QWidget):
     """A number a dimension, with × between: `3 × 3`. Of any length, it is one field: `64 × 12 × 12`.
 
-    Its value is a tuple; where all are equal and `collapse` is set, an edit gives the plain number, which PyTorch takes for
-    all dimensions alike.
+    Its value is a tuple; where all are equal and `collapse` is set, an edit gives the plain number, which PyTorch takes
+    for all dimensions alike.
 
     Args:
         count: How many numbers; 0 for any length.

@@ -56,7 +56,12 @@ def elided(text: str, role: str, width: float) -> TextLine:
 
 
 def box(
-    painter: QPainter, area: QRectF, radius: float, fill: QColor | None = None, line: QColor | None = None, width: float = 1.0
+    painter: QPainter,
+    area: QRectF,
+    radius: float,
+    fill: QColor | None = None,
+    line: QColor | None = None,
+    width: float = 1.0,
 ) -> None:
     """A rounded box whose line lies inside `area`."""
     half = width / 2 if line is not None else 0.0

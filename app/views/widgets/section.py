@@ -7,9 +7,9 @@ from PySide6.QtGui import QKeyEvent, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from app.views import icons
-from app.views.theme import current
+from app.views.theme import current, font
 from app.views.widgets.button import Button
-from app.views.widgets.painting import KeyboardFocus, Line, TextLine, at_least, elided, label, start
+from app.views.widgets.painting import KeyboardFocus, Line, TextLine, at_least, elided, label, set_property, start
 
 HEADER = 30
 
@@ -116,14 +116,13 @@ class Section(QWidget):
     def set_caption(self, text: str, tone: str = "text3") -> None:
         """The small text at right."""
         self._caption.setText(text)
-        if self._caption.property("tone") != tone:
-            self._caption.setProperty("tone", tone)
-            self._caption.style().polish(self._caption)
+        set_property(self._caption, "tone", tone)
 
     def set_action(self, text: str, *, quiet: bool = False) -> None:
         """A link at right that emits `acted`; an empty text takes it away. `quiet` greys it until it is hovered."""
         self._action.set_kind("flat" if quiet else "link")
-        self._action.setProperty("tone", "quiet" if quiet else "")
+        set_property(self._action, "tone", "quiet" if quiet else "")
+        self._action.setFont(font("caption" if quiet else "label"))
         self._action.setText(text)
         self._action.setVisible(bool(text))
 

@@ -12,7 +12,7 @@ from app.views.theme import current
 from app.views.widgets.button import Button
 from app.views.widgets.painting import Glyph, announce, box, label, start
 
-WIDTH = 262
+WIDTH = 284
 MARGIN = 16
 GAP = 8
 MOST = 4
@@ -38,7 +38,7 @@ class Toast(QFrame):
         if detail:
             words.addWidget(label(detail, "caption", "text3", wrap=True))
         layout = QHBoxLayout(self)
-        layout.setContentsMargins(14, 10, 10, 10)
+        layout.setContentsMargins(14, 9, 12, 9)
         layout.setSpacing(12)
         layout.addWidget(Glyph(icon, color), 0, Qt.AlignmentFlag.AlignVCenter)
         layout.addLayout(words, 1)
@@ -147,7 +147,7 @@ class ToastStack(QObject):
         bottom = self._host.height() - MARGIN
         width = min(WIDTH, self._host.width() - 2 * MARGIN)
         for toast in reversed(self._toasts):
-            height = max(toast.heightForWidth(width), toast.minimumSizeHint().height(), 54)
+            height = max(toast.heightForWidth(width), 48)
             toast.setGeometry(self._host.width() - MARGIN - width, bottom - height, width, height)
             toast.raise_()
             bottom -= height + GAP

@@ -51,7 +51,7 @@ class Toggle(KeyboardFocus, QAbstractButton):
 
     def sizeHint(self) -> QSize:
         text = 8 + self._line.width if self._line.text else 0
-        return at_least(WIDTH + 4 + text, max(HEIGHT + 4, self._line.height))
+        return at_least(WIDTH + text, max(HEIGHT + 2, self._line.height))
 
     def hitButton(self, position) -> bool:
         return self.rect().contains(position)
@@ -60,7 +60,7 @@ class Toggle(KeyboardFocus, QAbstractButton):
         theme = current()
         painter = start(self)
         top = (self.height() - HEIGHT) / 2
-        track = QRectF(2, top, WIDTH, HEIGHT)
+        track = QRectF(0, top, WIDTH, HEIGHT)
         on = self.isChecked()
         fill = theme.pressed if not self.isEnabled() else theme.accentFill if on else theme.line3
         box(painter, track, HEIGHT / 2, fill, theme.error if self._invalid else None, 1.5)
@@ -69,6 +69,6 @@ class Toggle(KeyboardFocus, QAbstractButton):
         painter.drawEllipse(QPointF(track.right() - 8 if on else track.left() + 8, track.center().y()), 6, 6)
         if self._line.text:
             color = theme.text2 if self.isEnabled() else theme.text4
-            self._line.draw_in(painter, WIDTH + 10, QRectF(self.rect()), color)
-        self.paint_ring(painter, track.adjusted(-2, -2, 2, 2), HEIGHT / 2 + 2)
+            self._line.draw_in(painter, WIDTH + 8, QRectF(self.rect()), color)
+        self.paint_ring(painter, track, HEIGHT / 2, theme.panel)
         painter.end()
