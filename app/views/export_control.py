@@ -1,0 +1,140 @@
+"""Taking the network away: the class, its weights, and a script that repeats the run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtWidgets import QWidget
+
+from app import preflight
+from app.background import Background, Failure
+from app.document import Document
+from app.settings import Settings
+from app.views.dialogs.export import ExportChoice, ExportDialog
+from app.views.live import Live
+from app.views.training.session import RunSession
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from app.training.job import Job
+
+
+@dataclass(frozen=True)
+class Exported:
+    """Where it lies, which files, and of which weights it is."""
+
+    folder: Path
+    names: tuple[str, ...]
+    weights: str
+
+
+def write_export(choice: ExportChoice, job: Job, weights: Callable[[], Mapping[str, Any]] | None) -> Exported:
+    """Write what was chosen. Without trained `weights` they are drawn with the job's seed.
+
+    Raises OSError or WeightsError; files that were written before stay.
+    """
+    from app.export.script import training_script
+    from app.export.weights import save_pt, save_safetensors, write_text
+
+    choice.folder.mkdir(parents=True, exist_ok=True)
+    names = []
+    if choice.code:
+        write_text(choice.folder / "model.py", job.source.text)
+        names.append("model.py")
+    if choice.script:
+        write_text(choice.folder / "train.py", training_script(job))
+        names.append("train.py")
+    if choice.safetensors or choice.pt:
+        state = weights() if weights else _fresh(job)
+        for wanted, name, save in (
+            (choice.safetensors, "weights.safetensors", save_safetensors),
+            (choice.pt, "weights.pt", save_pt),
+        ):
+            if wanted:
+                save(state, choice.folder / name)
+                names.append(name)
+    return Exported(choice.folder, tuple(names), "trained" if weights else f"untrained, seed {job.training.seed}")
+
+
+def _fresh(job: Job) -> Mapping[str, Any]:
+    from app.rng import borrowed
+    from app.source import make_module
+
+    with borrowed(job.training.seed):
+        return make_module(job.source).state_dict()
+
+
+class ExportControl(QObject):
+    """`said(title, detail)` tells what was written, `refused(title, reason)` why nothing was."""
+
+    said = Signal(str, str)
+    refused = Signal(str, str)
+    exported = Signal(object)
+
+    def __init__(
+        self,
+        document: Document,
+        live: Live,
+        session: RunSession,
+        background: Background,
+        settings: Settings,
+        window: QWidget,
+    ) -> None:
+        super().__init__(window)
+        self._document, self._live, self._session = document, live, session
+        self._background, self._settings, self._window = background, settings, window
+
+    def ask(self) -> None:
+        """Ask what and where to, then write it."""
+        if self._live.analysis is None or not self._live.up_to_date:
+            self.refused.emit("Nothing was exported", "The drawing is still being checked; try again in a moment.")
+            return
+        if not self._live.analysis.runnable:
+            first = self._live.analysis.errors[0]
+            self.refused.emit("Nothing was exported", f"The network cannot run yet: {first.message}. {first.reason}")
+            return
+        folder = self._settings.export_folder / self._document.project.name
+        dialog = ExportDialog(folder, self.weights_words(), parent=self._window)
+        dialog.chosen.connect(self.export)
+        dialog.open()
+
+    def weights_words(self) -> str:
+        """Which weights an export would write."""
+        run = self._session.current
+        if self.trained_weights() is None:
+            return f"untrained, drawn with seed {self._document.project.training.seed}"
+        steps = len(run.history.steps) if run else 0
+        return f"of run {run.number if run else 0}, after {steps:,} steps"
+
+    def trained_weights(self) -> Callable[[], Mapping[str, Any]] | None:
+        """How to come by the weights of the newest run, None if it trained another net or has none."""
+        run, thread = self._session.current, self._session.thread
+        analysis = self._live.analysis
+        if run is None or thread is None or analysis is None or run.job.source.text != analysis.source.text:
+            return None
+        result = thread.result
+        if result is not None and result.state_dict is None:
+            return None
+        return thread.weights
+
+    def export(self, choice: ExportChoice) -> None:
+        """Write in the background; between two steps if a run goes on."""
+        analysis = self._live.analysis
+        if analysis is None:
+            return
+        self._settings.export_folder = choice.folder.parent
+        job = preflight.job(self._document.project, analysis, str(self._settings.data_folder))
+        self._background.ask(
+            "export", write_export, choice, job, self.trained_weights(), on_answer=self._done, on_error=self._failed
+        )
+
+    def _done(self, exported: Exported) -> None:
+        self.exported.emit(exported)
+        self.said.emit(f"Saved {', '.join(exported.names)}", f"{exported.folder} · weights {exported.weights}")
+
+    def _failed(self, failure: Failure) -> None:
+        self.refused.emit("The export is not complete", str(failure.error))

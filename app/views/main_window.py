@@ -1,0 +1,297 @@
+"""The window: which views there are and where they stand.
+
+Who hears whom is in `links`, the menus are in `menus`, behaviour lives in the controls.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
+from PySide6.QtWidgets import QApplication, QLabel, QMainWindow, QMessageBox, QVBoxLayout, QWidget
+
+from app.background import Background
+from app.builder import arrange
+from app.builder.catalog import catalog
+from app.builder.problems import Cure, apply_cure
+from app.document import Document
+from app.resources import path as resource_path
+from app.settings import Settings
+from app.views import theme
+from app.views.actions import Actions
+from app.views.autograd.room import AutogradRoom
+from app.views.autograd_control import AutogradControl
+from app.views.canvas.canvas import Canvas
+from app.views.code_view import CodeView
+from app.views.dialogs.message import ErrorDialog
+from app.views.docks import TabbedDock, TabbedPane
+from app.views.export_control import ExportControl
+from app.views.files import Files
+from app.views.inspector.inspector import Inspector
+from app.views.links import Links
+from app.views.live import Live
+from app.views.menus import build_menus
+from app.views.outline import Outline
+from app.views.palette import Palette
+from app.views.problems import ProblemsPanel
+from app.views.run_control import RunControl
+from app.views.selection import Selection
+from app.views.status import StatusLine
+from app.views.toolbar import Toolbar
+from app.views.training.console import Console
+from app.views.training.curves import Curves
+from app.views.training.run_panel import RunPanel
+from app.views.training.session import RunSession
+from app.views.training.settings_form import TrainingForm
+from app.views.widgets.banner import Banner
+from app.views.widgets.segmented import Segmented
+from app.views.widgets.toast import ToastStack
+
+if TYPE_CHECKING:
+    from app.training.events import Failed
+
+EXAMPLE = "digits.tape"
+
+
+class MainWindow(QMainWindow):
+    """One window on one project. `start` loads torch behind it; before that the window draws and names already."""
+
+    def __init__(self, settings: Settings | None = None, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("window")
+        self.setAcceptDrops(True)
+        self.resize(1280, 800)
+        self.setMinimumSize(960, 600)
+        self.settings = settings or Settings()
+        self.catalog = catalog()
+        self.document = Document(parent=self)
+        self.selection = Selection(self)
+        self.background = Background(self)
+        self.live = Live(self.document, self.background, self)
+        self.session = RunSession(self)
+        self._make_views()
+        self._make_controls()
+        self.actions_by_key: Actions = build_menus(self)
+        self.toolbar = Toolbar(self.actions_by_key["undo"], self.actions_by_key["redo"], self)
+        self.toolbar.set_project_menu(self.file_menu)
+        self._lay_out()
+        self.links = Links(self)
+        self._restore()
+
+    def _make_views(self) -> None:
+        self.canvas = Canvas(self.document, self.selection, self.catalog)
+        self.room = AutogradRoom()
+        self.code = CodeView(self.selection)
+        self.palette_view = Palette(self.catalog)
+        self.outline = Outline(self.document, self.selection, self.catalog)
+        self.inspector = Inspector(self.document, self.selection, self.catalog, self.background)
+        self.training_form = TrainingForm(self.document, self.background)
+        self.problems_panel = ProblemsPanel(self.catalog)
+        self.curves = Curves()
+        self.console = Console()
+        self.runs = RunPanel()
+        self.status = StatusLine(self)
+        self.banner = Banner(parent=self)
+        self.banner.hide()
+        self.overlay = Segmented(["Shapes", "Gradients"], "Overlay")
+
+    def _make_controls(self) -> None:
+        self.files = Files(self.document, self.settings, self)
+        self.run_control = RunControl(self.document, self.live, self.session, self.settings, self)
+        self.autograd_control = AutogradControl(
+            self.room, self.document, self.catalog, self.live, self.session, self.background, self.settings, self
+        )
+        self.export_control = ExportControl(self.document, self.live, self.session, self.background, self.settings, self)
+
+    def _lay_out(self) -> None:
+        self.centre = TabbedPane(self, central=True)
+        self.centre.add("network", "Network", "network", self.canvas)
+        self.centre.add("autograd", "Autograd", "autograd", self.room, edge="back")
+        self.centre.add("code", "Code", "code", self.code)
+        caption = QLabel("Overlay")
+        caption.setFont(theme.font("tab"))
+        self.overlay_caption = caption
+        self.centre.add_corner(caption)
+        self.centre.add_corner(self.overlay)
+        middle = QWidget(self)
+        column = QVBoxLayout(middle)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(self.banner)
+        column.addWidget(self.centre, 1)
+        self.setCentralWidget(middle)
+        self.toasts = ToastStack(middle)
+        self._make_docks()
+        bar = self.addToolBar("Deck")
+        bar.setObjectName("deck")
+        bar.setMovable(False)
+        bar.setFloatable(False)
+        bar.toggleViewAction().setEnabled(False)
+        bar.addWidget(self.toolbar)
+        self.setStatusBar(self.status)
+
+    def _make_docks(self) -> None:
+        self.left = TabbedDock("left", "Layers", QSize(220, 600), self)
+        self.left.pane.add("layers", "Layers", "layers", self.palette_view)
+        self.left.pane.add("outline", "Outline", "tree", self.outline)
+        self.right = TabbedDock("right", "Inspector", QSize(304, 700), self)
+        self.right.pane.add("inspector", "Inspector", "inspector", self.inspector)
+        self.right.pane.add("training", "Training", "runs", self.training_form)
+        self.bottom = TabbedDock("bottom", "Problems and curves", QSize(800, 208), self)
+        self.bottom.pane.add("problems", "Problems", "error", self.problems_panel)
+        self.bottom.pane.add("curves", "Curves", "curves", self.curves)
+        self.bottom.pane.add("console", "Console", "console", self.console)
+        self.bottom.pane.add("runs", "Runs", "runs", self.runs)
+        self.addDockWidget(Qt.DockWidgetArea.LeftDockWidgetArea, self.left)
+        self.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, self.right)
+        self.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, self.bottom)
+        # The right dock runs full height; the bottom dock spans left and centre.
+        self.setCorner(Qt.Corner.BottomRightCorner, Qt.DockWidgetArea.RightDockWidgetArea)
+        self.setCorner(Qt.Corner.BottomLeftCorner, Qt.DockWidgetArea.BottomDockWidgetArea)
+        self.resizeDocks([self.left, self.right], [220, 304], Qt.Orientation.Horizontal)
+        self.resizeDocks([self.bottom], [208], Qt.Orientation.Vertical)
+
+    def _restore(self) -> None:
+        """Size, place and docks as they were left."""
+        if self.settings.geometry is not None:
+            self.restoreGeometry(self.settings.geometry)
+        if self.settings.state is not None:
+            self.restoreState(self.settings.state)
+
+    # -- what others ask of the window --------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Load torch behind the window."""
+        self.status.set_torch("Loading PyTorch…")
+        self.live.start()
+
+    def open_first(self) -> None:
+        """What a person sees who opened no file: the example that trains in seconds, or the project opened last."""
+        recent = [path for path in self.settings.recent_files if path.is_file()]
+        if recent:
+            self.files.open(recent[0])
+        else:
+            self.files.open_example(EXAMPLE)
+
+    def open_path(self, path: Path) -> bool:
+        return self.files.open(path)
+
+    def start_run(self) -> None:
+        self.run_control.run()
+
+    def show_page(self, key: str) -> None:
+        """Bring a tab of the centre or of the bottom dock to the front."""
+        pane = self.centre if key in ("network", "autograd", "code") else self.bottom.pane
+        if pane is not self.centre:
+            self.bottom.show()
+        pane.show_page(key)
+
+    def jump_to(self, node: str) -> None:
+        """Select a node and bring it into view."""
+        if node in self.document.project.graph.nodes:
+            self.centre.show_page("network")
+            self.selection.set([node])
+            self.canvas.frame_selection()
+
+    def cure(self, cure: Cure) -> None:
+        """Mend a problem as one undo step."""
+        project = self.document.project
+        graph = apply_cure(project.graph, self.catalog, cure)
+        places = arrange.complete(graph, project.positions, {node: arrange.DEFAULT for node in graph.nodes})
+        self.document.apply(cure.label, replace(project, graph=graph, positions=places))
+
+    def rename_node(self, node: str, name: str) -> None:
+        project = self.document.project
+        text = f"Rename {project.graph.nodes[node].name} to {name}"
+        self.document.apply(text, replace(project, graph=project.graph.with_name(node, name)))
+
+    def say(self, title: str, detail: str = "") -> None:
+        self.toasts.show(title, detail)
+
+    def refuse(self, title: str, reason: str) -> None:
+        """A banner that stays until it is closed."""
+        self.banner.set("error", title, reason)
+        self.banner.show()
+
+    def show_failure(self, failed: Failed) -> None:
+        """A run that failed: what, where and the cure; the traceback is one click away."""
+        self._failure = failed
+        node = self.document.project.graph.nodes.get(failed.node or "")
+        where = f"Show {node.name}" if node else "Details"
+        self.banner.set("error", f"Training stopped: {failed.message}", failed.cure, where)
+        self.banner.show()
+
+    def banner_acted(self) -> None:
+        """The banner's button: the layer that failed, or the whole story."""
+        failed = getattr(self, "_failure", None)
+        if failed is None:
+            return
+        if failed.node in self.document.project.graph.nodes:
+            self.jump_to(failed.node)
+        else:
+            self.show_details(failed.message, failed.cure, failed.traceback)
+
+    def show_details(self, title: str, cure: str, trace: str) -> None:
+        ErrorDialog(title, where="", cure=cure, traceback=trace, parent=self).open()
+
+    def show_unexpected(self, message: str, trace: str) -> None:
+        """A fault of the program itself. The project is untouched: it is a value."""
+        self.show_details("Something went wrong in Tapedeck", f"{message}. Your project is as it was; save it.", trace)
+
+    def set_theme(self, choice: str) -> None:
+        self.settings.theme = choice
+        application = QApplication.instance()
+        assert isinstance(application, QApplication)
+        theme.apply(application, choice)
+
+    # -- the window itself --------------------------------------------------------------------------------------------
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        """Ask while a run goes on or work is unsaved; then leave nothing running."""
+        if self.session.active and not self._may_stop_run():
+            event.ignore()
+            return
+        if not self.files.may_leave():
+            event.ignore()
+            return
+        self.settings.geometry = self.saveGeometry()
+        self.settings.state = self.saveState()
+        self.settings.sync()
+        self.session.close_and_wait()
+        self.background.close()
+        event.accept()
+
+    def _may_stop_run(self) -> bool:
+        buttons = QMessageBox.StandardButton
+        question = QMessageBox(
+            QMessageBox.Icon.Question, "Tapedeck", "A run is under way.", buttons.Close | buttons.Cancel, self
+        )
+        question.setInformativeText("Stop it and close? What it has learnt is lost unless you export it first.")
+        question.button(buttons.Close).setText("Stop and close")
+        question.button(buttons.Cancel).setText("Keep running")
+        question.setDefaultButton(buttons.Cancel)
+        return question.exec() == buttons.Close
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if _project_in(event) is not None:
+            event.acceptProposedAction()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        path = _project_in(event)
+        if path is not None:
+            event.acceptProposedAction()
+            self.files.open_asking(path)
+
+
+def _project_in(event: QDropEvent) -> Path | None:
+    """The project file that is being dragged over the window, if it is one."""
+    urls = event.mimeData().urls()
+    path = Path(urls[0].toLocalFile()) if len(urls) == 1 and urls[0].isLocalFile() else None
+    return path if path is not None and path.suffix == ".tape" else None
+
+
+def example_path() -> Path:
+    return resource_path("examples", EXAMPLE)

@@ -1,0 +1,147 @@
+"""The menu line: every command with its shortcut, and the search over all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtWidgets import QApplication, QMenu, QToolButton
+
+from app.resources import path as resource_path
+from app.views import icons
+from app.views.actions import Actions
+from app.views.dialogs.about import AboutDialog
+from app.views.dialogs.shortcuts import CommandPalette, ShortcutSheet
+
+if TYPE_CHECKING:
+    from app.views.main_window import MainWindow
+
+Key = QKeySequence.StandardKey
+
+
+def build_menus(window: MainWindow) -> Actions:
+    """Fill the menu line; returns the actions by key."""
+    actions = Actions(window, window.menuBar())
+    _file(window, actions)
+    _edit(window, actions)
+    _view(window, actions)
+    _layer(window, actions)
+    _run(window, actions)
+    _autograd(window, actions)
+    _help(window, actions)
+    search = QToolButton(window)
+    search.setDefaultAction(actions["commands"])
+    search.setObjectName("command-search")
+    search.setText("Search commands    Ctrl K")
+    search.setAutoRaise(False)
+    window.menuBar().setCornerWidget(search)
+    return actions
+
+
+def _file(window: MainWindow, actions: Actions) -> None:
+    files = window.files
+    menu = window.file_menu = actions.menu("&File")
+    actions.add(menu, "new", "&New", files.new, Key.New, "new")
+    actions.add(menu, "open", "&Open…", files.choose, Key.Open, "folder")
+    recent = menu.addMenu("Open &recent")
+    recent.aboutToShow.connect(lambda: _fill_recent(window, recent))
+    examples = menu.addMenu("&Examples")
+    for path in sorted(resource_path("examples").glob("*.tape")):
+        action = examples.addAction(path.stem)
+        action.triggered.connect(lambda *_, name=path.name: files.open_example(name))
+    menu.addSeparator()
+    actions.add(menu, "save", "&Save", files.save, Key.Save, "save")
+    actions.add(menu, "save-as", "Save &as…", files.save_as, "Ctrl+Shift+S")
+    menu.addSeparator()
+    actions.add(menu, "export", "&Export code and weights…", window.export_control.ask, "Ctrl+E", "export")
+    menu.addSeparator()
+    actions.add(menu, "quit", "&Quit", window.close, Key.Quit)
+
+
+def _fill_recent(window: MainWindow, menu: QMenu) -> None:
+    menu.clear()
+    for path in window.settings.recent_files:
+        action = menu.addAction(path.name)
+        action.setToolTip(str(path))
+        action.triggered.connect(lambda *_, chosen=path: window.files.open_asking(chosen))
+    if menu.isEmpty():
+        menu.addAction("No project was opened yet").setEnabled(False)
+
+
+def _edit(window: MainWindow, actions: Actions) -> None:
+    menu = actions.menu("&Edit")
+    stack = window.document.undo_stack
+    undo, redo = stack.createUndoAction(window, "&Undo"), stack.createRedoAction(window, "&Redo")
+    undo.setShortcut(QKeySequence("Ctrl+Z"))
+    redo.setShortcuts([QKeySequence("Ctrl+Shift+Z"), QKeySequence("Ctrl+Y")])
+    undo.setIcon(icons.icon("undo"))
+    redo.setIcon(icons.icon("redo"))
+    actions.adopt(menu, "undo", undo)
+    actions.adopt(menu, "redo", redo)
+    menu.addSeparator()
+    for key in ("cut", "copy", "paste", "duplicate", "delete", "delete_reconnect", "select_all"):
+        _adopt(window, actions, menu, key)
+
+
+def _adopt(window: MainWindow, actions: Actions, menu: QMenu, key: str) -> None:
+    action: QAction | None = window.canvas.actions_by_key.get(key)
+    if action is not None:
+        actions.adopt(menu, f"canvas.{key}", action)
+
+
+def _view(window: MainWindow, actions: Actions) -> None:
+    menu = actions.menu("&View")
+    for key, text, shortcut in (("network", "&Network", "Ctrl+1"), ("autograd", "&Autograd", "Ctrl+2"), ("code", "&Code", "Ctrl+3")):
+        actions.add(menu, f"show.{key}", text, lambda key=key: window.show_page(key), shortcut, key)
+    menu.addSeparator()
+    for key in ("frame_all", "frame_selection", "zoom_in", "zoom_out", "zoom_reset"):
+        _adopt(window, actions, menu, key)
+    menu.addSeparator()
+    for key, text in (("problems", "&Problems"), ("curves", "C&urves"), ("console", "C&onsole"), ("runs", "&Runs")):
+        actions.add(menu, f"show.{key}", text, lambda key=key: window.show_page(key))
+    menu.addSeparator()
+    window.dock_menu = menu.addMenu("&Docks")
+    look = menu.addMenu("&Theme")
+    made = actions.choices(
+        look, "theme", (("dark", "Dark"), ("light", "Light"), ("system", "As the system")), window.set_theme
+    )
+    made[window.settings.theme].setChecked(True)
+
+
+def _layer(window: MainWindow, actions: Actions) -> None:
+    menu = actions.menu("&Layer")
+    for key in ("search", "arrange", "rename", "edit"):
+        _adopt(window, actions, menu, key)
+
+
+def _run(window: MainWindow, actions: Actions) -> None:
+    menu = actions.menu("&Run")
+    control = window.run_control
+    actions.add(menu, "run", "&Run or resume", control.run, "F5", "run")
+    actions.add(menu, "pause", "&Pause", control.pause, "F6", "pause")
+    actions.add(menu, "step", "&Step one batch", control.step, "F7", "step")
+    actions.add(menu, "stop", "S&top", control.stop, "F8", "stop")
+
+
+def _autograd(window: MainWindow, actions: Actions) -> None:
+    menu = actions.menu("&Autograd")
+    control = window.autograd_control
+
+    def capture(train: bool) -> None:
+        window.show_page("autograd")
+        control.capture(train)
+
+    actions.add(menu, "capture", "&Capture one batch", lambda: capture(True), "Ctrl+Return", "autograd")
+    actions.add(menu, "capture-eval", "Capture in &eval mode", lambda: capture(False))
+
+
+def _help(window: MainWindow, actions: Actions) -> None:
+    menu = actions.menu("&Help")
+    actions.add(
+        menu, "commands", "Search &commands", lambda: CommandPalette(actions.all(), window).open(),
+        ("Ctrl+K", "Ctrl+Shift+P"), "search",
+    )  # fmt: skip
+    actions.add(menu, "shortcuts", "&Shortcuts", lambda: ShortcutSheet(actions.all(), window).open(), ("?", "F1"), "help")
+    menu.addSeparator()
+    actions.add(menu, "about", "&About Tapedeck", lambda: AboutDialog(window).open())
+    actions.add(menu, "about-qt", "About &Qt", QApplication.aboutQt)

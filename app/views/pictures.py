@@ -1,0 +1,94 @@
+"""Pictures for commands that have no window: the drawing, the curves of a run, the graph of its backward pass."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import QSize
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QApplication
+
+from app import graphviz_export, inspection
+from app.builder.catalog import catalog
+from app.document import Document
+from app.drawing import Drawing
+from app.project import Project
+from app.training.history import History
+from app.training.job import Job
+from app.views import theme
+from app.views.selection import Selection
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+CANVAS = QSize(1600, 700)
+CURVES = QSize(1600, 360)
+
+
+def application() -> QApplication:
+    """The QApplication of a command: no display is asked for."""
+    existing = QApplication.instance()
+    if isinstance(existing, QApplication):
+        return existing
+    os.environ["QT_QPA_PLATFORM"] = "offscreen"
+    made = QApplication(["tapedeck"])
+    theme.apply(made, "light")
+    return made
+
+
+def offscreen_painter() -> Callable[[Drawing, Path], None]:
+    """What draws a graph where Graphviz is not installed."""
+    application()
+    from app.views.picture import paint
+
+    return paint
+
+
+def run_pictures(
+    project: Project, job: Job, weights: Mapping[str, Tensor], history: History, folder: Path
+) -> list[str]:
+    """Draw the network, the curves and the autograd graph of a run into a folder; returns the names of the files."""
+    application()
+    names = [_network(project, job, folder), _curves(history, job, folder)]
+    labels = inspection.node_labels(project.graph, catalog())
+    tape = inspection.capture_batch(job, labels, weights=lambda: weights)
+    from app.autograd.drawing import to_drawing
+
+    path = folder / "autograd.svg"
+    painter = None if graphviz_export.has_dot() else offscreen_painter()
+    graphviz_export.export(to_drawing(tape), path, painter)
+    return [*names, path.name]
+
+
+def _network(project: Project, job: Job, folder: Path) -> str:
+    from app.builder.analysis import analyse
+    from app.views.canvas.canvas import Canvas
+
+    canvas = Canvas(Document(project), Selection(), catalog())
+    analysis = analyse(project.graph)
+    canvas.set_analysis(analysis, analysis.problems)
+    return _grab(canvas, CANVAS, folder / "network.png", canvas.frame_all)
+
+
+def _curves(history: History, job: Job, folder: Path) -> str:
+    from app.views.training.curves import Curves
+
+    curves = Curves()
+    curves.set_history(history)
+    return _grab(curves, CURVES, folder / "curves.png", curves.refresh)
+
+
+def _grab(widget: Any, size: QSize, path: Path, ready: Callable[[], object]) -> str:
+    """The widget as a picture, once it has its size."""
+    widget.resize(size)
+    widget.show()
+    QGuiApplication.processEvents()
+    ready()
+    QGuiApplication.processEvents()
+    if not widget.grab().save(str(path)):
+        raise OSError(f"{path} cannot be written")
+    widget.close()
+    return path.name

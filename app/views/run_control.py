@@ -1,0 +1,135 @@
+"""Runs of the open project: what the deck's keys do, and where what a run tells goes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, Signal
+
+from app import preflight
+from app.builder.graph import Graph
+from app.data.sources import SOURCES, is_present
+from app.document import Document
+from app.settings import Settings
+from app.views.live import Live
+from app.views.training.session import Run, RunSession
+
+if TYPE_CHECKING:
+    from app.training.events import Failed, Finished
+
+
+class RunControl(QObject):
+    """`blocked_changed(reason)` says why no run can be started ("" when one can).
+
+    `download_wanted(source)` comes when the data of the run are not on this machine; `moved_on(bool)` says whether the
+    drawing differs from the one that is being trained; `said` and `refused` are words for the person.
+    """
+
+    blocked_changed = Signal(str)
+    download_wanted = Signal(str)
+    moved_on = Signal(bool)
+    started = Signal(object)
+    said = Signal(str, str)
+    refused = Signal(str, str)
+    failed = Signal(object)
+
+    def __init__(self, document: Document, live: Live, session: RunSession, settings: Settings, parent: QObject) -> None:
+        super().__init__(parent)
+        self._document, self._live, self._session, self._settings = document, live, session, settings
+        self._graphs: dict[int, Graph] = {}
+        live.problems_changed.connect(self._problems_changed)
+        document.changed.connect(self._drawing_changed)
+        session.stateChanged.connect(self._state_changed)
+        session.failed.connect(self._failed)
+        session.finished.connect(self._finished)
+
+    @property
+    def blocked(self) -> str:
+        """Why no run can be started now, "" if one can."""
+        if self._live.torch is None:
+            return "PyTorch is loading"
+        if not self._live.up_to_date:
+            return "Checking the drawing"
+        count = len(self._live.errors)
+        return f"Fix {count} error{'s' * (count > 1)} to run" if count else ""
+
+    def run(self) -> None:
+        """Start, or go on after a pause."""
+        if self._session.state == "paused":
+            self._session.resume()
+        elif not self._session.active:
+            self._start(step=False)
+
+    def pause(self) -> None:
+        self._session.pause()
+
+    def toggle(self) -> None:
+        """Space bar of the deck: run or pause."""
+        if self._session.state == "running":
+            self._session.pause()
+        else:
+            self.run()
+
+    def step(self) -> None:
+        """One batch; starts a run that stands after its first batch if there is none."""
+        if self._session.active:
+            self._session.step()
+        else:
+            self._start(step=True)
+
+    def stop(self) -> None:
+        self._session.stop()
+
+    def choose_device(self, device: str) -> None:
+        """Where the next run trains; a run under way stays where it is."""
+        project = self._document.project
+        training = replace(project.training, device=device)
+        self._document.apply(f"Train on {device}", replace(project, training=training))
+
+    def unchanged(self, run: Run) -> frozenset[str]:
+        """The nodes of the open drawing that are as they were when the run began."""
+        before = self._graphs.get(run.number, Graph()).nodes
+        now = self._document.project.graph.nodes
+        return frozenset(node for node, value in now.items() if before.get(node) == value)
+
+    def _start(self, step: bool) -> None:
+        analysis = self._live.analysis
+        if self.blocked or analysis is None:
+            self.refused.emit("The run cannot start", self.blocked)
+            return
+        project = self._document.project
+        root = self._settings.data_folder
+        if SOURCES[project.data.source].download_bytes and not is_present(project.data.source, root):
+            self.download_wanted.emit(project.data.source)
+            return
+        run = self._session.start(preflight.job(project, analysis, str(root)), step=step)
+        self._graphs[run.number] = project.graph
+        self.started.emit(run)
+        self.moved_on.emit(False)
+
+    def _problems_changed(self, _problems: object) -> None:
+        self.blocked_changed.emit(self.blocked)
+
+    def _drawing_changed(self, before: object, after: object) -> None:
+        self.blocked_changed.emit(self.blocked)
+        run = self._session.current
+        if run is not None and run.active:
+            self.moved_on.emit(self._graphs[run.number] is not self._document.project.graph)
+
+    def _state_changed(self, _state: str) -> None:
+        if not self._session.active:
+            self.moved_on.emit(False)
+            self.blocked_changed.emit(self.blocked)
+
+    def _failed(self, failed: Failed) -> None:
+        self.failed.emit(failed)
+
+    def _finished(self, finished: Finished) -> None:
+        history = self._session.history
+        epochs = len(history.epochs) if history else 0
+        words = f"{finished.steps:,} steps"
+        if history and epochs and history.epochs["val_accuracy"][-1] == history.epochs["val_accuracy"][-1]:
+            words += f", validation accuracy {history.epochs['val_accuracy'][-1]:.2%}"
+        title = "Training is done" if finished.reason == "done" else f"Stopped at step {finished.steps:,}"
+        self.said.emit(title, words if finished.reason == "done" else "The weights so far can be exported.")

@@ -1,0 +1,75 @@
+"""The line at the bottom: problems at the left, what is measured at the right."""
+
+from __future__ import annotations
+
+from PySide6.QtWidgets import QLabel, QStatusBar, QWidget
+
+from app.views import theme
+
+
+class StatusLine(QStatusBar):
+    """Short facts, each in a label of its own; empty ones take no room."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setSizeGripEnabled(False)
+        self.setFixedHeight(24)
+        self._left = {key: self._label() for key in ("state", "errors", "warnings", "checked")}
+        self._right = {key: self._label() for key in ("parameters", "run", "torch")}
+        for label in self._left.values():
+            self.addWidget(label)
+        for label in self._right.values():
+            self.addPermanentWidget(label)
+        theme.manager().changed.connect(self._restyle)
+
+    def text(self, key: str) -> str:
+        """What stands at a place, for assistive tools and tests."""
+        return (self._left | self._right)[key].text()
+
+    def set_problems(self, errors: int, warnings: int) -> None:
+        self._put("errors", _count(errors, "error"), "error" if errors else "text3")
+        self._put("warnings", _count(warnings, "warning"), "warn")
+        if not errors and not warnings:
+            self._put("errors", "No problems", "run")
+
+    def set_checked(self, milliseconds: float) -> None:
+        self._put("checked", f"Shapes checked in {milliseconds:,.1f} ms without allocating memory", "text3")
+
+    def set_parameters(self, count: int) -> None:
+        self._put("parameters", f"{count:,} parameters", "text3")
+
+    def set_torch(self, text: str) -> None:
+        self._put("torch", text, "text3")
+
+    def set_state(self, text: str, color: str = "text2") -> None:
+        """What the run does now, "" when there is none."""
+        self._put("state", text, color)
+
+    def set_run(self, text: str) -> None:
+        self._put("run", text, "text3")
+
+    def _label(self) -> QLabel:
+        label = QLabel(self)
+        label.setFont(theme.font("caption"))
+        label.setContentsMargins(6, 0, 6, 0)
+        label.hide()
+        return label
+
+    def _put(self, key: str, text: str, color: str) -> None:
+        label = (self._left | self._right)[key]
+        label.setProperty("ink", color)
+        label.setText(text)
+        label.setVisible(bool(text))
+        self._paint(label)
+
+    def _paint(self, label: QLabel) -> None:
+        ink = theme.current().color(label.property("ink") or "text3")
+        label.setStyleSheet(f"color: {ink.name()};")
+
+    def _restyle(self) -> None:
+        for label in (*self._left.values(), *self._right.values()):
+            self._paint(label)
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'s' * (number != 1)}" if number else ""
