@@ -21,6 +21,8 @@ from app.views.theme import current, font
 
 KEY_REASONS = (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason, Qt.FocusReason.ShortcutFocusReason)
 
+RETURNS = (Qt.FocusReason.ActiveWindowFocusReason, Qt.FocusReason.PopupFocusReason)  # it had the focus before
+
 
 class TextLine:
     """One line of text in the font of a role, laid out when it is made and not when it is painted."""
@@ -83,7 +85,8 @@ class KeyboardFocus:
     _came_by_key = False
 
     def focusInEvent(self, event: QFocusEvent) -> None:
-        self._came_by_key = event.reason() in KEY_REASONS
+        if event.reason() not in RETURNS:
+            self._came_by_key = event.reason() in KEY_REASONS
         super().focusInEvent(event)  # type: ignore[misc]
 
     def shows_ring(self) -> bool:

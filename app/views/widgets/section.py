@@ -12,6 +12,7 @@ from app.views.widgets.button import Button
 from app.views.widgets.painting import KeyboardFocus, Line, TextLine, at_least, elided, label, set_property, start
 
 HEADER = 30
+INSET = 6  # room for the focus ring before the chevron, px
 
 
 class _Header(KeyboardFocus, QAbstractButton):
@@ -36,14 +37,14 @@ class _Header(KeyboardFocus, QAbstractButton):
         self.update()
 
     def _fit(self) -> None:
-        room = self.width() - 20
+        room = self.width() - INSET - 20
         self._shown = self._line if self._line.width <= room else elided(self.text(), "section", room)
 
     def resizeEvent(self, event) -> None:
         self._fit()
 
     def sizeHint(self) -> QSize:
-        return at_least(20 + self._line.width + 4, HEADER)
+        return at_least(INSET + 18 + self._line.width + 8, HEADER)
 
     def minimumSizeHint(self) -> QSize:
         return QSize(60, HEADER)
@@ -60,8 +61,8 @@ class _Header(KeyboardFocus, QAbstractButton):
         theme = current()
         painter = start(self)
         chevron = "chevron-down" if self.isChecked() else "chevron-right"
-        icons.draw(painter, chevron, "text" if self.underMouse() else "text3", 0, (HEADER - 12) / 2, 12)
-        self._shown.draw_in(painter, 18, QRectF(self.rect()), theme.text)
+        icons.draw(painter, chevron, "text" if self.underMouse() else "text3", INSET, (HEADER - 12) / 2, 12)
+        self._shown.draw_in(painter, INSET + 18, QRectF(self.rect()), theme.text)
         self.paint_ring(painter, QRectF(self.rect()).adjusted(0, 3, 0, -3), 4)
         painter.end()
 
@@ -80,7 +81,7 @@ class Section(QWidget):
         self._action.hide()
         self._action.clicked.connect(self.acted)
         top = QHBoxLayout()
-        top.setContentsMargins(12, 0, 12, 0)
+        top.setContentsMargins(12 - INSET, 0, 12, 0)
         top.setSpacing(8)
         top.addWidget(self._header, 1)
         top.addWidget(self._caption)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QPainterPath, QPaintEvent
+from PySide6.QtGui import QKeyEvent, QPainterPath, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QButtonGroup, QHBoxLayout, QSizePolicy, QWidget
 
 from app.views.theme import current
@@ -24,6 +24,12 @@ class _Segment(KeyboardFocus, QAbstractButton):
         self.setAttribute(Qt.WidgetAttribute.WA_Hover)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self._lines = (TextLine(text, "label"), TextLine(text, "button"))
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Left, Qt.Key.Key_Right, Qt.Key.Key_Up, Qt.Key.Key_Down):
+            event.ignore()  # the row moves the choice
+        else:
+            super().keyPressEvent(event)
 
     def sizeHint(self) -> QSize:
         return at_least(self._lines[1].width + 20, HEIGHT)
@@ -88,6 +94,17 @@ class Segmented(QWidget):
             KeyError: there is no such choice.
         """
         self._segments[key].setChecked(True)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        open_ones = [s for s in self._segments.values() if s.isEnabled()]
+        here = next((i for i, s in enumerate(open_ones) if s.isChecked()), 0)
+        places = {Qt.Key.Key_Left: here - 1, Qt.Key.Key_Right: here + 1, Qt.Key.Key_Home: 0, Qt.Key.Key_End: -1}
+        if event.key() not in places or not open_ones:
+            super().keyPressEvent(event)
+            return
+        target = open_ones[places[Qt.Key(event.key())] % len(open_ones)]
+        target.setChecked(True)
+        target.setFocus(Qt.FocusReason.TabFocusReason)
 
     def set_option_enabled(self, key: str, enabled: bool, reason: str = "") -> None:
         """Let a choice be made or not; `reason` says why not, as a tool tip."""
