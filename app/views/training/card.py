@@ -14,7 +14,7 @@ from app.views import theme
 
 HEAD = 26  # pixels: what a segmented control in the heading needs
 
-Mark = Literal["line", "dots", "square", "dash", "none"]
+Mark = Literal["line", "dots", "square", "dash"]
 
 
 class Heading(QWidget):
@@ -107,20 +107,20 @@ class Legend(QWidget):
     def minimumSizeHint(self) -> QSize:
         return QSize(40, 18)
 
-    def _labels(self, width: float) -> list[str]:
-        """The labels in the longest form that fits; none where even the short ones do not."""
-        for labels in (
-            [entry.label for entry in self._entries],
-            [entry.short or entry.label for entry in self._entries],
-        ):
-            if sum(self._width(a, e) for a, e in zip(labels, self._entries, strict=True)) - 12 <= width:
-                return labels
-        return [""] * len(self._entries)
-
-    def _width(self, label: str, entry: Entry) -> float:
+    def _places(self) -> list[tuple[str, bool, float]]:
+        """Label, whether the mark is small, and width of every entry, in the longest form that fits."""
         plain, strong = QFontMetricsF(theme.font("caption")), QFontMetricsF(theme.font("section"))
-        words = plain.horizontalAdvance(label) + (6 if label else 0) + strong.horizontalAdvance(entry.value)
-        return MARK_WIDTH[entry.mark] + words + 12
+        places: list[tuple[str, bool, float]] = []
+        for short, small, named in ((False, False, True), (True, False, True), (True, True, True), (True, True, False)):
+            places = []
+            for entry in self._entries:
+                label = ((entry.short if short else "") or entry.label) if named else ""
+                words = plain.horizontalAdvance(label) + strong.horizontalAdvance(entry.value)
+                gaps = (_gap(small) if label else 0) + 2 * _gap(small)
+                places.append((label, small, _mark_width(entry.mark, small) + words + gaps))
+            if sum(width for _, _, width in places) - 2 * _gap(small) <= self.width():
+                break
+        return places
 
     def paintEvent(self, event: QPaintEvent) -> None:
         now = theme.current()
@@ -128,35 +128,42 @@ class Legend(QWidget):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         x, middle = 0.0, self.height() / 2
         baseline = Qt.AlignmentFlag.AlignVCenter
-        for label, entry in zip(self._labels(self.width()), self._entries, strict=True):
-            _paint_mark(painter, entry, x, middle)
-            left = x + MARK_WIDTH[entry.mark]
+        for (label, small, width), entry in zip(self._places(), self._entries, strict=True):
+            mark_width = _mark_width(entry.mark, small)
+            _paint_mark(painter, entry, x, middle, mark_width - 6)
+            left = x + mark_width
             painter.setFont(theme.font("caption"))
             painter.setPen(now.text2)
             painter.drawText(QRectF(left, 0, 400, self.height()), baseline, label)
-            left += painter.fontMetrics().horizontalAdvance(label) + (6 if label else 0)
+            left += QFontMetricsF(painter.font()).horizontalAdvance(label) + (_gap(small) if label else 0)
             painter.setFont(theme.font("section"))
             painter.setPen(now.text)
             painter.drawText(QRectF(left, 0, 400, self.height()), baseline, entry.value)
-            x += self._width(label, entry)
+            x += width
         painter.end()
 
 
-MARK_WIDTH: dict[Mark, float] = {"line": 22, "dots": 22, "square": 15, "dash": 22, "none": 0}
+def _gap(small: bool) -> float:
+    return 4.0 if small else 6.0
 
 
-def _paint_mark(painter: QPainter, entry: Entry, x: float, y: float) -> None:
+def _mark_width(mark: Mark, small: bool) -> float:
+    """The room of a mark, with 6 pixels behind it."""
+    return 15.0 if mark == "square" else 16.0 if small else 22.0
+
+
+def _paint_mark(painter: QPainter, entry: Entry, x: float, y: float, width: float) -> None:
     pen = QPen(entry.color, 2)
     if entry.mark == "dash":
         pen.setWidthF(1.25)
         pen.setDashPattern([4, 3])
-    if entry.mark in ("line", "dots", "dash"):
+    if entry.mark != "square":
         painter.setPen(pen)
-        painter.drawLine(QPointF(x, y), QPointF(x + 15, y))
+        painter.drawLine(QPointF(x, y), QPointF(x + width, y))
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(entry.color)
     if entry.mark == "dots":
-        painter.drawEllipse(QPointF(x + 7.5, y), 3, 3)
+        painter.drawEllipse(QPointF(x + width / 2, y), 3, 3)
     elif entry.mark == "square":
         painter.drawRoundedRect(QRectF(x, y - 4.5, 9, 9), 2, 2)
 

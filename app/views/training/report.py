@@ -1,0 +1,64 @@
+"""What a run tells, in sentences for the console. No Qt here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.training.events import EpochDone, Event, Failed, Finished, Paused, Resumed, Started
+from app.views.training import figures
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the console: `tone` is a colour token, `detail` what is one click away."""
+
+    text: str
+    tone: str = "text2"
+    detail: str = ""
+
+
+def lines_of(event: Event, epochs: int = 0) -> list[Line]:
+    """The lines that an event is worth; steps and measurements are worth none. `epochs`: how many the run is to have."""
+    match event:
+        case Started():
+            return _started(event)
+        case EpochDone():
+            return [Line(_epoch(event, epochs))]
+        case Paused():
+            return [Line(f"Paused after step {figures.count(event.step)}." if event.step else "Paused before step 1.")]
+        case Resumed():
+            return [Line(f"Goes on after step {figures.count(event.step)}.")]
+        case Finished():
+            word, tone = ("Done", "run") if event.reason == "done" else ("Stopped", "text")
+            spent = f"{event.seconds:.1f} s" if event.seconds < 120 else figures.duration(event.seconds)
+            return [Line(f"{word} after {figures.count(event.steps)} steps, {spent}.", tone)]
+        case Failed():
+            cure = f" {event.cure}" if event.cure else ""
+            return [Line(f"{event.message.rstrip()}{cure}", "error", event.traceback.rstrip())]
+    return []
+
+
+def _started(event: Started) -> list[Line]:
+    lines = [
+        Line(
+            f"Training on {event.device}, seed {event.seed}: {figures.count(event.parameters)} parameters, "
+            f"{figures.count(event.train_count)} training and {figures.count(event.validation_count)} validation "
+            f"samples, {event.epochs} epochs of {figures.count(event.steps_per_epoch)} batches of {event.batch_size}.",
+            "text",
+        )
+    ]
+    if event.device_note:
+        lines.append(Line(event.device_note, "warn"))
+    return lines
+
+
+def _epoch(event: EpochDone, epochs: int) -> str:
+    of = f"/{epochs}" if epochs else ""
+    text = (
+        f"Epoch {event.epoch}{of}: train loss {figures.figure(event.train_loss)}, "
+        f"accuracy {figures.percent(event.train_accuracy)} %"
+    )
+    if event.val_loss is None:
+        return f"{text}; no validation samples."
+    accuracy = figures.percent(event.val_accuracy)
+    return f"{text}; validation loss {figures.figure(event.val_loss)}, accuracy {accuracy} %."
