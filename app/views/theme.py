@@ -19,7 +19,9 @@ from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette
 from PySide6.QtWidgets import QApplication
 
-RESOURCES = Path(__file__).resolve().parents[2] / "resources"
+from app.resources import path as resource_path
+
+RESOURCES = resource_path()
 
 SANS = ("Inter", "DejaVu Sans")
 MONO = ("JetBrains Mono", "DejaVu Sans Mono")
