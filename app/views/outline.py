@@ -111,9 +111,9 @@ class NodeModel(QAbstractListModel):
 
 
 class Outline(QWidget):
-    """The list. Its selection is the window's, both ways; `jump_requested(node)` asks to bring a node into sight."""
+    """The list. Its selection is the window's, both ways; `jumpRequested(node)` asks to bring a node into sight."""
 
-    jump_requested = Signal(str)
+    jumpRequested = Signal(str)
 
     def __init__(self, document: Document, selection: Selection, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -170,7 +170,7 @@ class Outline(QWidget):
 
     def _jump(self, index: QModelIndex) -> None:
         if entry := self.model.entry(index):
-            self.jump_requested.emit(entry.node.id)
+            self.jumpRequested.emit(entry.node.id)
 
     def _changed(self, before: Project, after: Project) -> None:
         if before.graph is not after.graph:

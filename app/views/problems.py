@@ -38,7 +38,7 @@ class ProblemRow(QWidget):
     """One problem. Click or Enter goes to its node; the button mends it; the menu has the rest."""
 
     jumped = Signal(object)
-    cure_requested = Signal(object)
+    cureRequested = Signal(object)
     left = Signal(int)
 
     def __init__(self, problem: Problem, name: str, category: str, parent: QWidget | None = None) -> None:
@@ -62,7 +62,7 @@ class ProblemRow(QWidget):
         self.cure: Button | None = None
         if problem.cures:
             self.cure = Button(problem.cures[0].label, "primary" if problem.severity == "error" else "secondary")
-            self.cure.clicked.connect(lambda: self.cure_requested.emit(problem.cures[0]))
+            self.cure.clicked.connect(lambda: self.cureRequested.emit(problem.cures[0]))
             row.addWidget(self.cure)
         self.more = icon_button("more", "More about this problem")
         self.more.clicked.connect(lambda: self._open_menu(self.more.mapToGlobal(self.more.rect().bottomLeft())))
@@ -80,7 +80,7 @@ class ProblemRow(QWidget):
         """Every cure, the way to the node, and copying."""
         menu = QMenu(self)
         for cure in self.problem.cures:
-            menu.addAction(cure.label, lambda cure=cure: self.cure_requested.emit(cure))
+            menu.addAction(cure.label, lambda cure=cure: self.cureRequested.emit(cure))
         if self.problem.cures:
             menu.addSeparator()
         if self.problem.node is not None:
@@ -158,13 +158,13 @@ class ProblemRow(QWidget):
 class ProblemsPanel(QWidget):
     """The list, errors first, and a line about what is fine.
 
-    `jump_requested(node)` asks to select a node and bring it into sight; `cure_requested(Cure)` to mend;
-    `count_changed(errors, warnings)` is for the badge of the tab.
+    `jumpRequested(node)` asks to select a node and bring it into sight; `cureRequested(Cure)` to mend;
+    `countChanged(errors, warnings)` is for the badge of the tab.
     """
 
-    jump_requested = Signal(str)
-    cure_requested = Signal(object)
-    count_changed = Signal(int, int)
+    jumpRequested = Signal(str)
+    cureRequested = Signal(object)
+    countChanged = Signal(int, int)
 
     def __init__(self, catalog: Catalog, selection: Selection, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -216,7 +216,7 @@ class ProblemsPanel(QWidget):
         errors = sum(problem.severity == "error" for problem in problems)
         if (errors, len(problems) - errors) != self._counts:
             self._counts = (errors, len(problems) - errors)
-            self.count_changed.emit(*self._counts)
+            self.countChanged.emit(*self._counts)
             words = [counted(errors, "error")] * (errors > 0) + [counted(self._counts[1], "warning")] * (self._counts[1] > 0)
             announce(self, " and ".join(words) or "No problems")
 
@@ -232,7 +232,7 @@ class ProblemsPanel(QWidget):
             category = self._catalog.of(analysis.graph, node).category if node else ""
             row = ProblemRow(problem, name, category)
             row.jumped.connect(self._jump)
-            row.cure_requested.connect(self.cure_requested)
+            row.cureRequested.connect(self.cureRequested)
             row.left.connect(self._move_focus)
             self._column.insertWidget(len(self.rows), row)
             self.rows.append(row)
@@ -270,7 +270,7 @@ class ProblemsPanel(QWidget):
     def _jump(self, node: str | None) -> None:
         if node is not None:
             self._selection.set({node}, self)
-            self.jump_requested.emit(node)
+            self.jumpRequested.emit(node)
 
     def _move_focus(self, step: int) -> None:
         at = next((i for i, row in enumerate(self.rows) if row.hasFocus()), 0)

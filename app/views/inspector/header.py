@@ -1,0 +1,205 @@
+"""The head of the inspector: icon, name to edit in place, class, and what can be done with the node."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QObject, QRectF, Qt, Signal
+from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QPaintEvent
+from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QMenu, QVBoxLayout, QWidget
+
+from app.builder.catalog import OpSpec
+from app.builder.graph import Graph, Node
+from app.builder.names import identifier
+from app.views import icons, theme
+from app.views.widgets import icon_button
+from app.views.widgets.painting import box, label, set_property, start
+
+LONGEST = 80
+
+
+class BadName(ValueError):
+    """A name that a node cannot have; the text says why."""
+
+
+def check_name(graph: Graph, node: str, name: str) -> None:
+    """Raise BadName unless the node may be called so."""
+    if not name.strip():
+        raise BadName("A node needs a name.")
+    if len(name) > LONGEST:
+        raise BadName(f"A name has at most {LONGEST} letters.")
+    if any(other.name == name and other.id != node for other in graph.nodes.values()):
+        raise BadName(f"There is a node called {name} already.")
+
+
+class Tile(QWidget):
+    """The icon of an op on a square of its category's colour."""
+
+    def __init__(self, category: str = "block", parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setFixedSize(32, 32)
+        self._category = category
+
+    def set_category(self, category: str) -> None:
+        self._category = category
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = start(self)
+        box(painter, QRectF(self.rect()), 5, theme.tile_fill(self._category))
+        icons.draw(painter, self._category, self._category, 7, 7, 18)
+        painter.end()
+
+
+class NameField(QLineEdit):
+    """Reads as a title until one goes into it. Esc gives the old name back."""
+
+    renamed = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setFont(theme.font("title"))
+        self.setFrame(False)
+        self.setMaxLength(LONGEST + 1)
+        self.setAccessibleName("Name of the node")
+        self.setToolTip("The node's name. In the code it is the attribute that holds the module.")
+        self._plain = ""
+        self.installEventFilter(self)
+        self._restyle()
+        theme.manager().changed.connect(self._restyle)
+
+    def _restyle(self) -> None:
+        colors = theme.current()
+        rest = f"background: transparent; border: 1px solid transparent; color: {colors.text.name()};"
+        self.setStyleSheet(
+            f"QLineEdit {{ {rest} padding: 0 4px; margin-left: -5px; min-height: 20px; border-radius: 4px; }}"
+            f"QLineEdit:hover {{ border-color: {colors.line2.name()}; }}"
+            f"QLineEdit:focus {{ border: 1px solid {colors.accent.name()}; background: {colors.sunken.name()}; }}"
+            f"QLineEdit[invalid='true'] {{ border: 1px solid {colors.error.name()}; color: {colors.error.name()}; }}"
+        )
+
+    def show_name(self, name: str) -> None:
+        """Show the name that the project holds."""
+        self._plain = name
+        if self.text() != name:
+            self.setText(name)
+            self.setCursorPosition(0)
+
+    def give_back(self) -> None:
+        """Show the name that the project holds in the place of one that was refused."""
+        self.setText(self._plain)
+        self.setCursorPosition(0)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ShortcutOverride and (
+            event.matches(QKeySequence.StandardKey.Undo) or event.matches(QKeySequence.StandardKey.Redo)  # type: ignore[attr-defined]
+        ):
+            event.ignore()
+            return True
+        return super().eventFilter(watched, event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape:
+            self.give_back()
+            self.clearFocus()
+        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self.clearFocus()
+        else:
+            super().keyPressEvent(event)
+
+
+class NodeHeader(QWidget):
+    """Shows one node. `renamed(name, merge)` gives names that it can have."""
+
+    renamed = Signal(str, str)
+    frame_requested = Signal()
+    reset_requested = Signal()
+    delete_requested = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._graph, self._node, self._visit = Graph(), Node("", "", ""), 0
+        self.tile = Tile()
+        self.name = NameField()
+        self.kind = label("", "formula", "text3")
+        self.kind.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.note = label("", "caption", "text3", wrap=True)
+        self.note.hide()
+        self.frame = icon_button("frame", "Show it on the canvas")
+        self.frame.clicked.connect(self.frame_requested)
+        self.more = icon_button("more", "More about this node")
+        self.more.clicked.connect(self._open_menu)
+        words = QVBoxLayout()
+        words.setSpacing(1)
+        words.addWidget(self.name)
+        words.addWidget(self.kind)
+        row = QHBoxLayout()
+        row.setSpacing(10)
+        row.addWidget(self.tile, 0, Qt.AlignmentFlag.AlignVCenter)
+        row.addLayout(words, 1)
+        row.addWidget(self.frame)
+        row.addWidget(self.more)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(14, 12, 10, 12)
+        column.setSpacing(6)
+        column.addLayout(row)
+        column.addWidget(self.note)
+        self.name.textEdited.connect(self._typed)
+        self.name.editingFinished.connect(self._finished)
+
+    def show_node(self, graph: Graph, node: Node, spec: OpSpec) -> None:
+        """Show a node; a name being typed and refused stays if it is the same node still."""
+        refused = node.id == self._node.id and node.name == self._node.name and self.name.property("invalid")
+        if node.id != self._node.id:
+            self._visit += 1
+        self._graph, self._node = graph, node
+        self.tile.set_category(spec.category)
+        self.kind.setText(node.op if spec.kind not in ("input", "output") else spec.label)
+        if not refused:
+            self.name.show_name(node.name)
+            self._say(None)
+
+    def _typed(self, text: str) -> None:
+        try:
+            check_name(self._graph, self._node.id, text)
+        except BadName as error:
+            self._say(str(error))
+            return
+        self._say(None)
+        self.renamed.emit(text, f"name/{self._visit}")
+
+    def _finished(self) -> None:
+        self._visit += 1
+        self.name.give_back()
+        self._say(None)
+
+    def _say(self, problem: str | None) -> None:
+        set_property(self.name, "invalid", problem is not None)
+        self.name.setAccessibleDescription(problem or "")
+        written = identifier(self._node.name)
+        note = f"In the code: {written}" if self._node.name and written != self._node.name else ""
+        self.note.setText(problem or note)
+        set_property(self.note, "tone", "error" if problem else "text3")
+        self.note.setVisible(bool(problem or note))
+
+    def menu(self) -> QMenu:
+        """What can be done with the node."""
+        menu = QMenu(self)
+        menu.addAction("Rename", self.start_renaming)
+        menu.addAction("Reset to defaults", self.reset_requested.emit)
+        menu.addSeparator()
+        clipboard = QGuiApplication.clipboard()
+        name, op = self._node.name, self._node.op
+        menu.addAction(icons.icon("copy"), "Copy name", lambda: clipboard.setText(name))
+        menu.addAction(icons.icon("copy"), "Copy class", lambda: clipboard.setText(op))
+        menu.addSeparator()
+        menu.addAction(icons.icon("trash"), f"Delete {name}", self.delete_requested.emit)
+        return menu
+
+    def start_renaming(self) -> None:
+        """Put the caret into the name, all of it selected."""
+        self.name.setFocus(Qt.FocusReason.ShortcutFocusReason)
+        self.name.selectAll()
+
+    def _open_menu(self) -> None:
+        menu = self.menu()
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.popup(self.more.mapToGlobal(self.more.rect().bottomLeft()))

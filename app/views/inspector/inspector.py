@@ -1,0 +1,109 @@
+"""The Inspector tab: one page for no node, one for a node, one for several."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QScrollArea, QStackedWidget, QVBoxLayout, QWidget
+
+from app.background import Background
+from app.builder import edits
+from app.builder.catalog import Catalog
+from app.document import Document
+from app.project import Project
+from app.views.inspector.node_page import NodePage
+from app.views.inspector.pages import OverviewPage, SeveralPage
+from app.views.numbers import counted
+from app.views.selection import Selection
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+
+
+class Inspector(QWidget):
+    """Shows what is selected. Edits go into the document as they are made, a visit to a field one undo step.
+
+    `cureRequested(Cure)` asks to mend a problem, `frameRequested(node)` to bring a node into sight.
+    """
+
+    cureRequested = Signal(object)
+    frameRequested = Signal(str)
+
+    def __init__(
+        self,
+        document: Document,
+        selection: Selection,
+        catalog: Catalog,
+        background: Background,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._document, self._selection = document, selection
+        self.overview = OverviewPage(document, catalog)
+        self.node_page = NodePage(document, catalog, background)
+        self.several = SeveralPage(document, catalog)
+        self._pages = QStackedWidget()
+        for page in (self.overview, self.node_page, self.several):
+            self._pages.addWidget(_scrolled(page))
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.addWidget(self._pages)
+        document.changed.connect(self._changed)
+        selection.changed.connect(lambda ids, origin: self._show())
+        self.node_page.cureRequested.connect(self.cureRequested)
+        self.node_page.frameRequested.connect(self.frameRequested)
+        self.several.deleteRequested.connect(self._delete)
+        self._show()
+
+    def set_analysis(self, analysis: Analysis) -> None:
+        """What is known of the graph: shapes, problems, parameters."""
+        for page in (self.overview, self.node_page, self.several):
+            page.set_analysis(analysis)
+
+    def rename(self) -> None:
+        """Put the caret into the name of the selected node."""
+        if self._ids() and self._pages.currentIndex() == 1:
+            self.node_page.header.start_renaming()
+
+    def edit(self) -> None:
+        """Put the caret into the first field of the selected node."""
+        form = self.node_page.form
+        if self._pages.currentIndex() == 1 and form is not None:
+            editors = [row.editor for row in form.rows.values() if row.editor is not None]
+            typed = [editor for editor in editors if editor.typed] or editors
+            if typed:
+                typed[0].setFocus(Qt.FocusReason.ShortcutFocusReason)
+
+    def _ids(self) -> frozenset[str]:
+        nodes = self._document.project.graph.nodes
+        return frozenset(node for node in self._selection.ids if node in nodes)
+
+    def _changed(self, before: Project, after: Project) -> None:
+        if before.graph is not after.graph or before.name != after.name or before.notes != after.notes:
+            self._show()
+
+    def _show(self) -> None:
+        ids = self._ids()
+        if not ids:
+            self.overview.refresh()
+            self._pages.setCurrentIndex(0)
+        elif len(ids) == 1:
+            self.node_page.show_node(next(iter(ids)))
+            self._pages.setCurrentIndex(1)
+        else:
+            self.several.show_nodes(ids)
+            self._pages.setCurrentIndex(2)
+
+    def _delete(self) -> None:
+        ids = self._ids()
+        self._document.apply(f"Delete {counted(len(ids), 'node')}", edits.delete(self._document.project, ids))
+
+
+def _scrolled(page: QWidget) -> QScrollArea:
+    area = QScrollArea()
+    area.setWidgetResizable(True)
+    area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+    area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+    area.setWidget(page)
+    return area

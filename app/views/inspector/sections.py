@@ -1,0 +1,208 @@
+"""The parts of the inspector below the parameters: shape, cost and problems of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QPaintEvent
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
+
+from app.builder.problems import Problem
+from app.views import theme
+from app.views.numbers import grouped_digits, share
+from app.views.widgets import Button, Chip, Section
+from app.views.widgets.painting import Glyph, TextLine, box, label, start
+
+
+def emptied(section: Section) -> QVBoxLayout:
+    """The body of a section, all that was in it let go."""
+    fresh = QWidget()
+    column = QVBoxLayout(fresh)
+    column.setContentsMargins(0, 0, 0, 0)
+    column.setSpacing(6)
+    section.set_body(fresh)
+    return column
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A value on a wire as a chip: the port, the text, the chip's state, the dtype where it is not float32."""
+
+    port: str
+    text: str
+    state: str = "normal"
+    dtype: str = ""
+
+
+class ShapeSection(Section):
+    """What arrives and what leaves."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("Shape", parent=parent)
+        self._last: object = None
+
+    def show_shapes(self, inputs: Sequence[Shown], outputs: Sequence[Shown], words: str, tone: str) -> None:
+        """Chips of the inputs, then of the outputs, and a sentence if there is something to say."""
+        if (state := (tuple(inputs), tuple(outputs), words, tone)) == self._last:
+            return
+        self._last = state
+        column = emptied(self)
+        short = sum(len(one.text) for one in (*inputs, *outputs)) <= 30
+        if len(inputs) <= 1 and len(outputs) <= 1 and short:
+            self._in_a_row(column, [*inputs], [*outputs])
+        else:
+            self._in_a_table(column, [*inputs], [*outputs])
+        if words:
+            column.addWidget(label(words, "label", tone, wrap=True))
+
+    def _in_a_row(self, column: QVBoxLayout, inputs: list[Shown], outputs: list[Shown]) -> None:
+        row = QHBoxLayout()
+        row.setSpacing(8)
+        for one in inputs:
+            row.addWidget(_chip(one))
+        if inputs and outputs:
+            row.addWidget(Glyph("chevron-right", "text3", 12))
+        for one in outputs:
+            row.addWidget(_chip(one))
+        dtypes = " → ".join(dict.fromkeys(one.dtype for one in (*inputs, *outputs) if one.dtype))
+        row.addWidget(label(dtypes, "caption", "text3"))
+        row.addStretch(1)
+        column.addLayout(row)
+
+    def _in_a_table(self, column: QVBoxLayout, inputs: list[Shown], outputs: list[Shown]) -> None:
+        table = QGridLayout()
+        table.setHorizontalSpacing(10)
+        table.setVerticalSpacing(5)
+        table.setColumnStretch(2, 1)
+        for line, (one, arrow) in enumerate([(i, "") for i in inputs] + [(o, "→ ") for o in outputs]):
+            table.addWidget(label(arrow + one.port, "formula", "text2"), line, 0)
+            table.addWidget(_chip(one), line, 1)
+            table.addWidget(label(one.dtype, "caption", "text3"), line, 2)
+        column.addLayout(table)
+
+
+def _chip(one: Shown) -> Chip:
+    chip = Chip(one.text, one.state)
+    chip.setAccessibleName(f"{one.port}: {one.text}" + (f", {one.state}" if one.state in ("error", "assumed") else ""))
+    return chip
+
+
+class Bar(QWidget):
+    """A name, a number, its share of the whole, and the share as a bar."""
+
+    def __init__(self, name: str, value: str, part: float | None, percent: str, category: str) -> None:
+        super().__init__()
+        self._part, self._category = part, category
+        self._name, self._value = TextLine(name, "label"), TextLine(value, "tab")
+        self._percent = TextLine(percent, "label")
+        self.setAccessibleName(f"{name}: {value} {percent}".strip())
+        self.setFixedHeight(int(max(self._name.height, 15)) + (10 if part is not None else 4))
+
+    def sizeHint(self) -> QSize:
+        return QSize(int(self._name.width + self._value.width + 80), self.height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        colors = theme.current()
+        painter = start(self)
+        text = QRectF(0, 0, self.width(), self._name.height)
+        self._name.draw_in(painter, 0, text, colors.text2)
+        right = self.width() - (56 if self._part is not None else 0)
+        self._value.draw_in(painter, right - self._value.width, text, colors.text)
+        if self._part is not None:
+            self._percent.draw_in(painter, self.width() - self._percent.width, text, colors.text3)
+            track = QRectF(0, text.bottom() + 4, self.width(), 3)
+            box(painter, track, 1.5, colors.pressed if colors.dark else colors.line)
+            if self._part > 0:
+                width = max(3.0, track.width() * min(self._part, 1.0))
+                box(painter, QRectF(track.left(), track.top(), width, 3), 1.5, theme.category_color(self._category))
+        painter.end()
+
+
+class CostSection(Section):
+    """What the node costs: what was counted, nothing guessed."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("Cost", "share of the network", parent)
+        self._last: object = None
+
+    def show_cost(self, parameters: int | None, total: int, values: int | None, category: str) -> None:
+        """Parameters, None where they are not known yet, of `total`; numbers that leave it for one sample."""
+        if (state := (parameters, total, values, category)) == self._last:
+            return
+        self._last = state
+        column = emptied(self)
+        if parameters is None:
+            column.addWidget(label("Known once the shapes that arrive are.", "label", "text3", wrap=True))
+        else:
+            part = parameters / total if total else None
+            shown = part if parameters else None
+            column.addWidget(
+                Bar("Parameters", grouped_digits(parameters), shown, share(parameters, total), category)
+            )
+        if values is not None:
+            column.addWidget(Bar("Values per sample", grouped_digits(values), None, "", category))
+        self.set_caption("share of the network" if parameters else "")
+
+
+class ProblemBox(QWidget):
+    """One problem with its reason, PyTorch's words, and the buttons that mend it."""
+
+    cure_requested = Signal(object)
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__()
+        error = problem.severity == "error"
+        self._line, self._fill = ("error", "errorBg") if error else ("warn", "warnBg")
+        self.setAccessibleName(f"{problem.severity}: {problem.message}")
+        self.buttons: list[Button] = []
+        words = QVBoxLayout()
+        words.setSpacing(3)
+        words.addWidget(label(problem.message, "message", wrap=True))
+        if problem.reason:
+            words.addWidget(label(problem.reason, "label", "text2", wrap=True))
+        if problem.torch_message:
+            words.addWidget(label("PyTorch would stop with", "caption", "text2"))
+            said = label(problem.torch_message, "formula", "text2", wrap=True)
+            said.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+            words.addWidget(said)
+        for i, cure in enumerate(problem.cures):
+            button = Button(cure.label, "primary" if error and i == 0 else "secondary")
+            button.clicked.connect(lambda checked=False, cure=cure: self.cure_requested.emit(cure))
+            self.buttons.append(button)
+            words.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(10, 9, 10, 9)
+        row.setSpacing(8)
+        row.addWidget(Glyph("error" if error else "warning", self._line, 15), 0, Qt.AlignmentFlag.AlignTop)
+        row.addLayout(words, 1)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        colors = theme.current()
+        painter = start(self)
+        box(painter, QRectF(self.rect()), 6, colors.color(self._fill), colors.color(self._line))
+        painter.end()
+
+
+class ProblemsSection(Section):
+    """What is wrong with the node; hidden while nothing is."""
+
+    cure_requested = Signal(object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("Problems", parent=parent)
+        self.boxes: list[ProblemBox] = []
+        self._last: tuple[Problem, ...] = ()
+        self.hide()
+
+    def show_problems(self, problems: tuple[Problem, ...]) -> None:
+        self.setVisible(bool(problems))
+        if problems == self._last:
+            return
+        self._last = problems
+        column = emptied(self)
+        self.boxes = [ProblemBox(problem) for problem in problems]
+        for one in self.boxes:
+            one.cure_requested.connect(self.cure_requested)
+            column.addWidget(one)
