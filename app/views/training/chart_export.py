@@ -16,17 +16,17 @@ from app.training.history import Columns, History
 from app.views import theme
 
 if TYPE_CHECKING:
-    from app.views.training.curves import CurvesPage
+    from app.views.training.curves import Curves
 
 SCALE = 2  # pixels of the picture to one of the screen
 
 
-def save(page: CurvesPage, path: Path, kind: str) -> None:
+def save(page: Curves, path: Path, kind: str) -> None:
     """Write `path` as "png", "svg" or "csv". Raises OSError."""
     path.write_bytes({"png": png, "svg": svg}[kind](page) if kind != "csv" else to_csv(page.history).encode())
 
 
-def png(page: CurvesPage) -> bytes:
+def png(page: Curves) -> bytes:
     """The charts as they are on the screen, twice as fine."""
     size = page.cards.size()
     image = QImage(size * SCALE, QImage.Format.Format_RGB32)
@@ -39,7 +39,7 @@ def png(page: CurvesPage) -> bytes:
     return bytes(buffer.data().data())
 
 
-def svg(page: CurvesPage) -> bytes:
+def svg(page: Curves) -> bytes:
     """The charts as lines and text."""
     size: QSize = page.cards.size()
     buffer = QBuffer()

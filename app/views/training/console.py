@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QStackedLayout, QTextBrowser,
 from app.training.events import Event
 from app.views import theme
 from app.views.training.report import Line, lines_of
-from app.views.training.session import Run, RunSession
+from app.views.training.session import Run
 from app.views.widgets.button import Button
 from app.views.widgets.empty import EmptyState
 
@@ -28,13 +28,13 @@ class _Entry:
 
 
 class Console(QWidget):
-    """A log of the window. `log` adds a line; a run's events come by `follow`."""
+    """A log of the window. `log` adds a line, `begin` and `tell` what a run does."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._entries: deque[_Entry] = deque(maxlen=MOST)
         self._first = 0  # the number of the oldest entry that is still here
-        self._session: RunSession | None = None
+        self._epochs = 0
         self._view = QTextBrowser()
         self._view.setOpenLinks(False)
         self._view.setFrameShape(QFrame.Shape.NoFrame)
@@ -65,12 +65,6 @@ class Console(QWidget):
         self._stack.addWidget(EmptyState("console", "Nothing has happened yet", hint))
         self._stack.addWidget(log)
 
-    def follow(self, session: RunSession) -> None:
-        """Write what the runs of this session tell."""
-        self._session = session
-        session.told.connect(self._on_told)
-        session.runStarted.connect(self._on_started)
-
     def log(self, text: str, tone: str = "text2", detail: str = "") -> None:
         """Add a line in the colour of a token; `detail` is shown after a click."""
         self._add(_Entry(Line(text, tone, detail)))
@@ -100,15 +94,16 @@ class Console(QWidget):
         self._write_all()
 
     @Slot(object)
-    def _on_started(self, run: Run) -> None:
+    def begin(self, run: Run) -> None:
+        """A run starts; what is told from now on is its own."""
+        self._epochs = run.job.training.epochs
         self.log(f"Run {run.number} starts.", "text3")
 
     @Slot(object)
-    def _on_told(self, events: list[Event]) -> None:
-        run = self._session.current if self._session else None
-        epochs = run.job.training.epochs if run else 0
+    def tell(self, events: list[Event]) -> None:
+        """Write what these events are worth."""
         for event in events:
-            for line in lines_of(event, epochs):
+            for line in lines_of(event, self._epochs):
                 self._add(_Entry(line))
 
     def _add(self, entry: _Entry) -> None:

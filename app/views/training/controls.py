@@ -15,7 +15,7 @@ from app.views.widgets.painting import label
 from app.views.widgets.segmented import Segmented
 
 if TYPE_CHECKING:
-    from app.views.training.curves import CurvesPage
+    from app.views.training.curves import Curves
 
 STEPS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.99)
 START = 0.9
@@ -31,7 +31,7 @@ class CurveControls(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._page: CurvesPage | None = None
+        self._page: Curves | None = None
         self._slider = QSlider(Qt.Orientation.Horizontal)
         self._slider.setRange(0, len(STEPS) - 1)
         self._slider.setValue(STEPS.index(START))
@@ -57,7 +57,7 @@ class CurveControls(QWidget):
         self._follow.clicked.connect(self.followRequested)
         self._tell_smoothing()
 
-    def set_page(self, page: CurvesPage) -> None:
+    def set_page(self, page: Curves) -> None:
         """What the export button exports."""
         self._page = page
 

@@ -27,7 +27,7 @@ FASTEST = 0.1  # seconds between two redraws at least
 SHARE = 0.03  # of the time may go into redrawing; a slower machine gets fewer pictures, not a slower run
 
 
-class CurvesPage(QWidget):
+class Curves(QWidget):
     """Loss, accuracy, gradient map, memory and throughput of one run.
 
     `refresh()` says that the history may have grown; the page redraws soon, if it can be seen, and never more often
@@ -121,7 +121,7 @@ class CurvesPage(QWidget):
         """Whether the x range grows with the run."""
         return self._following
 
-    def show_run(self, run: Run) -> None:
+    def set_run(self, run: Run) -> None:
         """Show one run's history, with the names that its job has."""
         self.loss.set_loss_name(run.job.training.loss.name)
         self.set_history(run.history, run.job.source)
@@ -159,7 +159,7 @@ class CurvesPage(QWidget):
     def _set_log_key(self, key: str) -> None:
         self.loss.set_log(key == "log")
 
-    def set_selected(self, nodes: Iterable[str]) -> None:
+    def select_nodes(self, nodes: Iterable[str]) -> None:
         """Outline the rows of these nodes."""
         chosen = frozenset(nodes)
         self.gradients.set_selected(layer for layer, ids in self._nodes.items() if chosen.intersection(ids))

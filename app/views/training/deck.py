@@ -44,7 +44,7 @@ class Deck(QWidget):
         layout.addWidget(self.transport)
         layout.addWidget(self.counter, 1)
         self._state = "idle"
-        self._blocked = ""
+        self._blocked = ("", "", "text2")
         self._status = ("", "", "text2")
         self._step = 0
         self._session: RunSession | None = None
@@ -78,10 +78,14 @@ class Deck(QWidget):
             self.show_progress(None)
         self._show()
 
-    def set_blocked(self, reason: str) -> None:
+    def set_blocked(self, reason: str, icon: str = "", color: str = "text2") -> None:
         """Why no run can be started, such as "Fix 1 error to run"; an empty text unblocks."""
-        self._blocked = reason
+        self._blocked = (reason, icon, color)
         self._show()
+
+    def set_ready(self) -> None:
+        """A run can be started."""
+        self.set_blocked("")
 
     def set_status(self, text: str, icon: str = "", color: str = "text2") -> None:
         """A word at the counter's right until the state changes; an empty text gives it back to the state."""
@@ -91,9 +95,9 @@ class Deck(QWidget):
     def _show(self) -> None:
         look, tape, word, icon, tone = LOOKS[self._state]
         reason = ""
-        if self._blocked and self._state not in ACTIVE:
-            look, reason = "blocked", self._blocked
-            word, icon, tone = self._blocked, "error", "error"
+        if self._blocked[0] and self._state not in ACTIVE:
+            look, reason = "blocked", self._blocked[0]
+            word, icon, tone = self._blocked
         elif self._status[0]:
             word, icon, tone = self._status
         self.transport.set_state(look, reason)

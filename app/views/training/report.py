@@ -18,7 +18,7 @@ class Line:
 
 
 def lines_of(event: Event, epochs: int = 0) -> list[Line]:
-    """The lines that an event is worth; steps and measurements are worth none. `epochs`: how many the run is to have."""
+    """The lines that an event is worth; steps and measurements are worth none. `epochs`: how many are to come."""
     match event:
         case Started():
             return _started(event)

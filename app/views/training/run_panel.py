@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt, Signal, Slot
+from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QStackedLayout, QTableView, QWidget
 
 from app.views import icons, theme
@@ -61,29 +62,25 @@ def cells(run: Run) -> tuple[str, ...]:
 class RunsModel(QAbstractTableModel):
     """A row a run, the newest on top."""
 
-    def __init__(self, session: RunSession, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._session = session
-        session.runStarted.connect(self._on_started)
-        session.stateChanged.connect(self.refresh)
-        session.runEnded.connect(self.refresh)
+        self._runs: list[Run] = []
+
+    def add(self, run: Run) -> None:
+        self.beginInsertRows(QModelIndex(), 0, 0)
+        self._runs.insert(0, run)
+        self.endInsertRows()
 
     def run_at(self, row: int) -> Run:
-        return self._session.runs[len(self._session.runs) - 1 - row]
+        return self._runs[row]
 
-    @Slot(object)
-    def _on_started(self, _run: object) -> None:
-        self.beginResetModel()
-        self.endResetModel()
-
-    @Slot()
-    def refresh(self, _what: object = None) -> None:
+    def refresh(self) -> None:
         """The newest run has moved on."""
-        if self._session.runs:
+        if self._runs:
             self.dataChanged.emit(self.index(0, 0), self.index(0, len(COLUMNS) - 1))
 
     def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
-        return 0 if parent.isValid() else len(self._session.runs)
+        return 0 if parent.isValid() else len(self._runs)
 
     def columnCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
         return len(COLUMNS)
@@ -116,16 +113,15 @@ def _side(column: int) -> Qt.AlignmentFlag:
     return side | Qt.AlignmentFlag.AlignVCenter
 
 
-class RunsPage(QWidget):
+class RunPanel(QWidget):
     """The table of runs. `runChosen(run)` is sent when a row is chosen, so that its curves can be shown."""
 
     runChosen = Signal(object)
     runRequested = Signal()
 
-    def __init__(self, session: RunSession, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._session = session
-        self.model = RunsModel(session, self)
+        self.model = RunsModel(self)
         self.table = QTableView()
         self.table.setModel(self.model)
         self.table.setFrameShape(QFrame.Shape.NoFrame)
@@ -146,19 +142,33 @@ class RunsPage(QWidget):
         self._stack = QStackedLayout(self)
         self._stack.addWidget(self.empty)
         self._stack.addWidget(self.table)
-        session.runStarted.connect(self._on_started)
-        session.progressed.connect(self._on_progress)
-        self._stack.setCurrentIndex(1 if session.runs else 0)
+
+    def set_session(self, session: RunSession) -> None:
+        """List the runs of this session, those that were and those to come."""
+        for run in session.runs:
+            self._add(run)
+        session.runStarted.connect(self._add)
+        session.stateChanged.connect(self._on_state)
+
+    @Slot()
+    def refresh(self) -> None:
+        """The newest run has moved on."""
+        if self.isVisible():
+            self.model.refresh()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.model.refresh()
 
     @Slot(object)
-    def _on_started(self, _run: object) -> None:
+    def _add(self, run: Run) -> None:
+        self.model.add(run)
         self._stack.setCurrentIndex(1)
         self.table.selectRow(0)
 
-    @Slot()
-    def _on_progress(self) -> None:
-        if self.isVisible():
-            self.model.refresh()
+    @Slot(str)
+    def _on_state(self, _state: str) -> None:
+        self.model.refresh()
 
     @Slot(QModelIndex, QModelIndex)
     def _on_row(self, current: QModelIndex, _before: QModelIndex) -> None:
