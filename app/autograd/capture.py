@@ -174,6 +174,7 @@ def _capture(
         input_shapes=tuple(tuple(part.shape) for part in inputs),
         layers=FrozenMap({name: type(module).__name__ for name, module in model.named_modules()}),
         labels=labels,
+        text=source.text if source is not None else "",
     )
 
 

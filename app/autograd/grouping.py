@@ -112,7 +112,8 @@ def _group(tape: Tape, key: str, nodes: list[TapeNode]) -> LayerGroup:
     if key.startswith("layer:") and first.call > 1:
         title = f"{title} (call {first.call})"
     label = tape.labels.get(first.node) if first.node is not None else None
-    kind = label.kind if label else tape.layers.get(first.layer, "") if first.layer and not first.in_loss else ""
+    module = tape.layers.get(first.layer, "") if first.layer and not first.in_loss else ""
+    kind = (label.kind if label else "") or module
     return LayerGroup(
         key=key,
         title=title,

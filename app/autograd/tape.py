@@ -103,6 +103,7 @@ class Tape:
 
     `order` is the order in which torch's engine would run the nodes on one device. `layers` maps module paths to
     class names, `labels` drawing nodes to their looks. `loss` is None when the net's outputs were taken themselves.
+    `text` is the generated source that ran, "" for a model that came without one.
     """
 
     nodes: tuple[TapeNode, ...]
@@ -115,6 +116,7 @@ class Tape:
     input_shapes: tuple[tuple[int, ...], ...] = ()
     layers: FrozenMap[str, str] = field(default_factory=FrozenMap)
     labels: FrozenMap[str, Label] = field(default_factory=FrozenMap)
+    text: str = ""
 
     @cached_property
     def held(self) -> int:
@@ -141,6 +143,11 @@ class Tape:
         for edge in self.edges:
             found.setdefault(edge.target, []).append(edge)
         return {key: tuple(edges) for key, edges in found.items()}
+
+    def code_of(self, node: TapeNode) -> str:
+        """The line of the generated source that made the node, less its indentation; "" where that is not known."""
+        lines = self.text.splitlines()
+        return lines[node.line - 1].strip() if node.line is not None and node.line <= len(lines) else ""
 
     def title_of(self, node: TapeNode) -> str:
         """The name a person knows the node's origin by: the drawing's name, the layer's path, or "loss"."""

@@ -70,7 +70,7 @@ def cut_into_bands(state: State, limit: float) -> None:
         tail, head = state.layer[link.tail], state.layer[link.head]
         crossing[tail] += 1
         crossing[head] -= 1
-        if link.label_width and gaps[tail]:
+        if link.label_width and gaps[tail] and head == tail + 1:
             gaps[tail] = max(gaps[tail], link.label_width + state.spacing.label_margin)
     for n in range(1, count):
         crossing[n] += crossing[n - 1]

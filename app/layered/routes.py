@@ -33,6 +33,8 @@ def draw(state: State, turned: list[bool]) -> Placed:
         routes[link] += points
         if chain.leaves:
             routes[link].append((full + _lane_x(state, right_lanes[link]), points[-1][1]))
+        elif len(chain.items) > 2 and not chain.enters:
+            labels[link] = _longest_level(points)
         elif not chain.enters:
             labels[link] = _middle(state, chain, points, margin)
             gaps.setdefault((chain.band, state.layer[chain.items[0]]), []).append(link)
@@ -139,6 +141,14 @@ def _middle(state: State, chain: Chain, points: list[Point], margin: float) -> P
         if b[0] > edge:
             return (max(a[0], edge) + b[0]) / 2, (a[1] + b[1]) / 2
     return points[-1]
+
+
+def _longest_level(points: list[Point]) -> Point:
+    """The middle of a long link's longest level stretch between its ends."""
+    way = _plain(points)
+    inner = [(a, b) for a, b in zip(way, way[1:], strict=False) if abs(a[1] - b[1]) < 0.01]
+    a, b = max(inner, key=lambda pair: abs(pair[1][0] - pair[0][0]))
+    return (a[0] + b[0]) / 2, a[1]
 
 
 def _spread_labels(state: State, gaps: dict[tuple[int, int], list[int]], labels: list[Point | None]) -> None:

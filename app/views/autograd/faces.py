@@ -1,0 +1,330 @@
+"""How the parts of a drawing look: measured once into faces, then only painted.
+
+A face knows its size and where its texts stand, so that layout can ask for sizes and painting does no text work.
+The scene and the exported pictures paint the same faces.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+
+from PySide6.QtCore import QByteArray, QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPainterPath, QPen, QStaticText
+from PySide6.QtSvg import QSvgRenderer
+
+from app.drawing import Arrow, Box, Drawing, Group
+from app.layout import HEADER, PAD, Sizes
+from app.views import icons
+from app.views.theme import ROLES, Theme, faded, font, mix, svg
+
+OP_HEIGHT, CHIP_ROW, CHIP_HEIGHT = 26.0, 22.0, 16.0
+LEAF_HEIGHT, FOLDED_LINE = 34.0, 17.0
+INSET = 10.0
+
+
+@cache
+def _picture_font(role: str) -> QFont:
+    """The role's font in whole pixels, which are the same on a screen, in an SVG and in a PDF."""
+    result = font(role)
+    result.setPixelSize(round(ROLES[role][0]))
+    return result
+
+
+def forget_fonts() -> None:
+    """Let fonts be made anew (another application, another desktop font)."""
+    _picture_font.cache_clear()
+
+
+class Text:
+    """A line of text with its place in a face. `color` is a token; `vector` paints real text for files."""
+
+    __slots__ = ("text", "x", "middle", "color", "width", "struck", "_font", "_static", "_ascent", "_height")
+
+    def __init__(self, text: str, role: str, x: float, middle: float, color: str = "text") -> None:
+        self.text, self.x, self.middle, self.color = text, x, middle, color
+        self._font = _picture_font(role)
+        metrics = QFontMetricsF(self._font)
+        self.width = metrics.horizontalAdvance(text)
+        self._ascent, self._height = metrics.ascent(), metrics.height()
+        self._static: QStaticText | None = None
+
+    def paint(self, painter: QPainter, color: QColor, vector: bool) -> None:
+        painter.setFont(self._font)
+        painter.setPen(color)
+        top = self.middle - self._height / 2
+        if vector:
+            painter.drawText(QPointF(self.x, top + self._ascent), self.text)
+            return
+        if self._static is None:
+            self._static = QStaticText(self.text)
+            self._static.setTextFormat(Qt.TextFormat.PlainText)
+            self._static.prepare(font=self._font)
+        painter.drawStaticText(QPointF(self.x, top), self._static)
+
+
+@dataclass(frozen=True)
+class State:
+    """What a box or a group is at the moment beside what it is."""
+
+    hovered: bool = False
+    selected: bool = False
+    linked: bool = False
+
+
+PLAIN = State()
+
+
+class BoxFace:
+    """A backward operation, a leaf or a folded group. `width` and `height` are in pixels."""
+
+    def __init__(self, box: Box) -> None:
+        self.box = box
+        self.texts: list[Text] = []
+        self.chips: list[tuple[QRectF, str, Text]] = []
+        self.width = self.height = 0.0
+        {"op": self._op, "leaf": self._leaf, "folded": self._folded}[box.shape]()
+
+    def _op(self) -> None:
+        title = Text(self.box.title, "label", INSET, OP_HEIGHT / 2)
+        self.texts.append(title)
+        row = self._chip_row(OP_HEIGHT - 1)
+        self.width = round(max(title.width + 2 * INSET, row))
+        self.height = OP_HEIGHT + (CHIP_ROW if self.chips else 0.0)
+
+    def _chip_row(self, top: float) -> float:
+        """Stand the chips side by side; returns the width that they need."""
+        x = 8.0
+        for chip in self.box.chips:
+            color = {"held": "text", "more": "text3"}.get(chip.kind, "text2")
+            text = Text(chip.text, "axis", x + 5, top + CHIP_HEIGHT / 2, color)
+            width = text.width + 10
+            self.chips.append((QRectF(x, top, width, CHIP_HEIGHT), chip.kind, text))
+            x += width + 4
+        return x + 4
+
+    def _leaf(self) -> None:
+        name = Text(self.box.title, "section", 0, 11)
+        kind = Text(self.box.subtitle, "axis", 0, 24, "text2")
+        self.width = round(max(name.width, kind.width) + 2 * INSET)
+        self.height = LEAF_HEIGHT
+        for text in (name, kind):
+            text.x = (self.width - text.width) / 2
+        self.texts += [name, kind]
+
+    def _folded(self) -> None:
+        count, *rest = self.box.lines or ("",)
+        title = Text(self.box.title, "section", 42, HEADER / 2)
+        number = Text(count, "axis", 0, HEADER / 2, "text3")
+        lines = [(self.box.subtitle, "label", "text2")] if self.box.subtitle else []
+        lines += [(" · ".join(rest), "axis", "text3")] if rest else []
+        body = [
+            Text(text, role, INSET, HEADER + 5 + FOLDED_LINE * (row + 0.5), color)
+            for row, (text, role, color) in enumerate(lines)
+        ]
+        self.width = round(max([title.x + title.width + 20 + number.width + 8, *(t.width + 2 * INSET for t in body)]))
+        self.height = HEADER + (FOLDED_LINE * len(body) + 9 if body else 4)
+        number.x = self.width - number.width - 8
+        self.texts += [title, number, *body]
+
+    def paint(
+        self, painter: QPainter, theme: Theme, state: State = PLAIN, *, detail: bool = True, vector: bool = False
+    ) -> None:
+        """Paint with the top left corner at the painter's origin; without `detail` as a plain block."""
+        box = self.box
+        area = QRectF(0.5, 0.5, self.width - 1, self.height - 1)
+        radius = {"op": 5.0, "leaf": 9.0, "folded": 6.0}[box.shape]
+        if not detail:
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(mix(theme.raised, theme.categories[box.category], 0.15 if box.shape == "leaf" else 0.45))
+            painter.drawRect(area)
+            _rings(painter, area, 0.0, theme, state)
+            return
+        line = theme.line3 if state.hovered or box.shape == "leaf" else theme.line2
+        painter.setPen(QPen(line, 1))
+        painter.setBrush(theme.hover if state.hovered else theme.panel if box.shape == "leaf" else theme.raised)
+        painter.drawRoundedRect(area, radius, radius)
+        if box.shape == "folded":
+            _header(painter, theme, box.category, area, radius, "chevron-right", state.hovered, vector)
+        for rect, kind, text in self.chips:
+            _chip(painter, rect, kind, theme)
+            text.paint(painter, theme.color(text.color), vector)
+        for text in self.texts:
+            text.paint(painter, theme.color(text.color), vector)
+        _rings(painter, area, radius, theme, state)
+
+
+class GroupFace:
+    """The frame of an open group; its size is the layout's."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self.title = Text(group.title, "section", 42, HEADER / 2)
+        self.caption = Text(group.caption, "axis", 0, HEADER / 2, "text3")
+        self.least_width = self.title.x + self.title.width + 14 + self.caption.width + 8
+
+    def paint(
+        self,
+        painter: QPainter,
+        theme: Theme,
+        size: tuple[float, float],
+        state: State = PLAIN,
+        *,
+        detail: bool = True,
+        vector: bool = False,
+    ) -> None:
+        """Paint with the top left corner at the painter's origin."""
+        width, height = size
+        area = QRectF(0.5, 0.5, width - 1, height - 1)
+        painter.setPen(QPen(theme.line2, 1))
+        painter.setBrush(theme.frame)
+        painter.drawRoundedRect(area, 6, 6)
+        _header(painter, theme, self.group.category, area, 6.0, "chevron-down" if detail else "", state.hovered, vector)
+        if detail:
+            self.caption.x = width - self.caption.width - 8
+            for text in (self.title, self.caption):
+                text.paint(painter, theme.color(text.color), vector)
+        _rings(painter, area, 6.0, theme, state)
+
+
+def measure(drawing: Drawing) -> tuple[dict[str, BoxFace], dict[str, GroupFace], dict[str, Text], Sizes]:
+    """Faces of all boxes, groups and arrows' labels, and their sizes for the layout."""
+    boxes = {box.id: BoxFace(box) for box in drawing.boxes}
+    groups = {group.id: GroupFace(group) for group in drawing.groups}
+    labels = {text: Text(text, "axis", 0, 0, "text2") for text in {label_of(arrow) for arrow in drawing.arrows} if text}
+    sizes = Sizes(
+        {key: (face.width, face.height) for key, face in boxes.items()},
+        {key: max(face.least_width, 4 * PAD) for key, face in groups.items()},
+        {arrow.label: labels[label_of(arrow)].width + 16 for arrow in drawing.arrows if arrow.label},
+    )
+    return boxes, groups, labels, sizes
+
+
+def label_of(arrow: Arrow) -> str:
+    """What stands on an arrow."""
+    return f"{arrow.label}  ×{arrow.count}" if arrow.label and arrow.count > 1 else arrow.label
+
+
+def paint_label(painter: QPainter, text: Text, at: QPointF, theme: Theme, vector: bool = False) -> None:
+    """A label with its middle at a point."""
+    width = text.width + 14
+    painter.setPen(QPen(theme.line2, 1))
+    painter.setBrush(theme.canvas)
+    painter.drawRoundedRect(QRectF(at.x() - width / 2, at.y() - 8.5, width, 17), 8.5, 8.5)
+    text.x, text.middle = at.x() - text.width / 2, at.y()
+    text.paint(painter, theme.text2, vector)
+
+
+def arrow_path(points: Iterable[tuple[float, float]], radius: float = 9.0) -> QPainterPath:
+    """Level and upright pieces as lines with round corners, slanting ones as curves that leave and arrive level.
+
+    An arrow of two points that is higher than wide hangs: it leaves and arrives upright.
+    """
+    way = [QPointF(x, y) for x, y in points]
+    path = QPainterPath(way[0])
+    hangs = len(way) == 2 and abs(way[1].y() - way[0].y()) > abs(way[1].x() - way[0].x())
+    for place in range(1, len(way)):
+        a, b = way[place - 1], way[place]
+        level, upright = abs(a.y() - b.y()) < 0.5, abs(a.x() - b.x()) < 0.5
+        if not (level or upright):
+            if hangs:
+                half = (a.y() + b.y()) / 2
+                path.cubicTo(QPointF(a.x(), half), QPointF(b.x(), half), b)
+            else:
+                half = (a.x() + b.x()) / 2
+                path.cubicTo(QPointF(half, a.y()), QPointF(half, b.y()), b)
+            continue
+        turn = way[place + 1] if place + 1 < len(way) else None
+        if turn is None or not _turns(a, b, turn):
+            path.lineTo(b)
+            continue
+        reach = min(radius, _length(a, b) / 2, _length(b, turn) / 2)
+        path.lineTo(_towards(b, a, reach))
+        path.quadTo(b, _towards(b, turn, reach))
+    return path
+
+
+def arrow_head(path: QPainterPath, size: float = 7.0) -> QPainterPath:
+    """A triangle at the end of a path."""
+    tip = path.currentPosition()
+    back = path.pointAtPercent(max(0.0, 1.0 - (size + 1) / max(path.length(), size + 1)))
+    length = max(_length(back, tip), 0.01)
+    ux, uy = (tip.x() - back.x()) / length, (tip.y() - back.y()) / length
+    head = QPainterPath(tip)
+    head.lineTo(tip.x() - size * ux - size * 0.55 * uy, tip.y() - size * uy + size * 0.55 * ux)
+    head.lineTo(tip.x() - size * ux + size * 0.55 * uy, tip.y() - size * uy - size * 0.55 * ux)
+    head.closeSubpath()
+    return head
+
+
+def _turns(a: QPointF, b: QPointF, c: QPointF) -> bool:
+    return (abs(a.y() - b.y()) < 0.5 and abs(b.x() - c.x()) < 0.5) or (
+        abs(a.x() - b.x()) < 0.5 and abs(b.y() - c.y()) < 0.5
+    )
+
+
+def _length(a: QPointF, b: QPointF) -> float:
+    return math.hypot(a.x() - b.x(), a.y() - b.y())
+
+
+def _towards(start: QPointF, end: QPointF, reach: float) -> QPointF:
+    share = reach / max(_length(start, end), 0.01)
+    return start + (end - start) * share
+
+
+def _header(
+    painter: QPainter,
+    theme: Theme,
+    category: str,
+    area: QRectF,
+    radius: float,
+    chevron: str,
+    hovered: bool,
+    vector: bool,
+) -> None:
+    """The coloured strip with chevron and category icon."""
+    shape = QPainterPath()
+    shape.addRoundedRect(area, radius, radius)
+    strip = QPainterPath()
+    strip.addRect(QRectF(area.x(), area.y(), area.width(), HEADER))
+    painter.setPen(QPen(theme.line2, 1))
+    painter.setBrush(mix(theme.raised, theme.categories[category], theme.header + (0.08 if hovered else 0.0)))
+    painter.drawPath(shape.intersected(strip))
+    if chevron:
+        _icon(painter, chevron, theme.text if hovered else theme.text3, 6, 5.5, 11, vector)
+        _icon(painter, category, theme.categories[category], 22, 4.5, 13, vector)
+
+
+def _icon(painter: QPainter, name: str, color: QColor, x: float, y: float, size: float, vector: bool) -> None:
+    if vector:
+        _renderer(name, color.name()).render(painter, QRectF(x, y, size, size))
+    else:
+        icons.draw(painter, name, color, x, y, size)
+
+
+@cache
+def _renderer(name: str, color: str) -> QSvgRenderer:
+    return QSvgRenderer(QByteArray(svg(name, QColor(color))))
+
+
+def _chip(painter: QPainter, rect: QRectF, kind: str, theme: Theme) -> None:
+    """Held for backward: the first series' colour; other tensors (parameters, inputs, buffers) plain; "more" bare."""
+    if kind == "more":
+        return
+    held = kind == "held"
+    painter.setPen(QPen(faded(theme.series[0], 0.55) if held else theme.line3, 1))
+    painter.setBrush(faded(theme.series[0], 0.20) if held else Qt.BrushStyle.NoBrush)
+    painter.drawRoundedRect(rect.adjusted(0.5, 0.5, -0.5, -0.5), 3, 3)
+
+
+def _rings(painter: QPainter, area: QRectF, radius: float, theme: Theme, state: State) -> None:
+    """The outline of what is selected: here, or (thinner) by its layer somewhere else."""
+    if not (state.selected or state.linked):
+        return
+    width = 2.0 if state.selected else 1.5
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    painter.setPen(QPen(theme.accent, width))
+    out = 1.5 + width / 2
+    painter.drawRoundedRect(area.adjusted(-out, -out, out, out), radius + out, radius + out)
