@@ -129,6 +129,16 @@ def test_an_output_that_the_loss_cannot_use_names_the_last_node(source, words):
     assert event.node is not None
 
 
+def test_a_last_batch_of_one_sample_says_what_to_change():
+    source = net(
+        ["self.norm1 = nn.BatchNorm1d(64)", "self.linear1 = nn.Linear(64, 10)"],
+        ["x = self.norm1(x.flatten(1))", "return self.linear1(x)"],
+    )
+    # 1,438 samples to train on: three batches and one sample.
+    event = failed(job(source, batch_size=479))
+    assert event.node == "norm1" and event.step == 3 and "change batch_size by one" in event.cure
+
+
 def test_one_hot_targets_are_never_broadcast():
     source = net(["self.linear1 = nn.Linear(64, 1)"], ["return self.linear1(x.flatten(1))"])
     assert failed(job(source, loss=Choice("MSELoss"))).kind == "shape"

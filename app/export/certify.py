@@ -124,7 +124,7 @@ def reference(
         model.eval()
         chosen = tuple(inputs) if inputs is not None else _random_inputs(source, batch)
         # The other process seeds here too, for a net that draws even in eval mode.
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         with torch.inference_mode():
             outputs = _flat(model(*chosen))
     # Tensors made under inference_mode cannot be saved and used like others.

@@ -26,6 +26,9 @@ _SHAPE_WORDS = re.compile(
     r"shape|size mismatch|must match|dimension|channels|in_features|mat1 and mat2|expected .*D|input size|target size",
     re.IGNORECASE,
 )
+# Batch norm cannot take the spread of one number.
+_LONELY = "more than 1 value per channel"
+_LONELY_CURE = "A batch has a single sample, as the last one of an epoch may: change batch_size by one."
 _MEMORY_WORDS = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
 
 
@@ -36,7 +39,8 @@ def failure(error: Exception, source: Source, batch_size: int, epoch: int, step:
     if isinstance(error, OutputError):
         node = _output_node(source)
     text = "".join(traceback.format_exception(error))
-    return Failed(kind, _message(error, kind, step), _cure(kind, batch_size, node), text, node, epoch, step)
+    cure = _LONELY_CURE if _LONELY in str(error) else _cure(kind, batch_size, node)
+    return Failed(kind, _message(error, kind, step), cure, text, node, epoch, step)
 
 
 def node_of(trace: TracebackType | None, source: Source) -> str | None:
