@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from app import __version__
+from app.run_output import JsonLines, Output, Progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,7 +129,7 @@ def _train(options: argparse.Namespace) -> int:
         folder.mkdir(parents=True, exist_ok=True)
     control = Control()
     with _interruptible(control):
-        history, last = _watch(job, control, _JsonLines() if options.json else _Progress(job))
+        history, last = _watch(job, control, JsonLines() if options.json else Progress(project.training.epochs))
     from app.training.events import Failed
 
     if control.result is not None and control.result.state_dict is not None:
@@ -268,7 +269,7 @@ def _sound(project: Project) -> Analysis:
     return analysis
 
 
-def _watch(job: Job, control: Control, out: Any) -> tuple[Any, Event]:
+def _watch(job: Job, control: Control, out: Output) -> tuple[Any, Event]:
     """Run the job to its end; returns what was recorded and the last event."""
     from app.training.history import History
     from app.training.loop import train
@@ -374,58 +375,3 @@ def _plain(problem: Problem, project: Project) -> dict[str, Any]:
         "torch": problem.torch_message,
         "cures": [cure.label for cure in problem.cures],
     }
-
-
-# -- what a run prints ------------------------------------------------------------------------------------------------
-
-
-class _JsonLines:
-    """One JSON object a line on stdout."""
-
-    def show(self, event: Event) -> None:
-        from app.training.events import to_json
-
-        line = to_json(event)
-        if line is not None:
-            print(line, flush=True)
-
-
-class _Progress:
-    """A bar on a terminal, a line an epoch in any case."""
-
-    WIDTH = 24
-
-    def __init__(self, job: Job) -> None:
-        self._epochs = job.training.epochs
-        self._steps = 1
-        self._terminal = sys.stderr.isatty()
-
-    def show(self, event: Event) -> None:
-        from app.training import events
-
-        match event:
-            case events.Started():
-                self._steps = event.steps_per_epoch
-                print(f"training on {event.device}: {event.parameters:,} parameters, {event.train_count:,} samples")
-            case events.StepDone() if self._terminal:
-                self._bar(event)
-            case events.EpochDone():
-                self._epoch(event)
-            case events.Finished() if event.reason == "stopped":
-                print(f"stopped after {event.steps} steps")
-
-    def _bar(self, event: Any) -> None:
-        done = (event.step - 1) % self._steps + 1
-        filled = self.WIDTH * done // self._steps
-        bar = "━" * filled + "─" * (self.WIDTH - filled)
-        line = f"\repoch {event.epoch}/{self._epochs} {bar} {done}/{self._steps}  loss {event.loss:.4f} "
-        print(line, end="", file=sys.stderr, flush=True)
-
-    def _epoch(self, event: Any) -> None:
-        if self._terminal:
-            print("\r\033[K", end="", file=sys.stderr)
-        validation = ""
-        if event.val_loss is not None:
-            validation = f", validation {event.val_loss:.4f} ({event.val_accuracy:.2%})"
-        training = f"training {event.train_loss:.4f} ({event.train_accuracy:.2%})"
-        print(f"epoch {event.epoch}/{self._epochs}: {training}{validation}", flush=True)

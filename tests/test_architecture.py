@@ -34,8 +34,9 @@ GLUE = "document settings background training_thread"
 # Who may import whom. An entry for `room.module` adds to that of its room; a room may import all of itself.
 ARROWS = {
     "main": f"cli views {GLUE} {PURE} doctor",
-    "cli": f"views {PURE} doctor",
+    "cli": f"views {PURE} doctor run_output",
     "views": f"{GLUE} {PURE} doctor",
+    "run_output": "training",
     "document": PURE,
     "background": PURE,
     "training_thread": PURE,

@@ -1,0 +1,67 @@
+"""What a command prints of a run: JSON lines for programs, a bar and a line an epoch for people."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from app.training.events import EpochDone, Event, StepDone
+
+
+class Output(Protocol):
+    """Shows the events of a run as they come."""
+
+    def show(self, event: Event) -> None: ...
+
+
+class JsonLines:
+    """One JSON object a line on stdout."""
+
+    def show(self, event: Event) -> None:
+        from app.training.events import to_json
+
+        line = to_json(event)
+        if line is not None:
+            print(line, flush=True)
+
+
+class Progress:
+    """A bar on a terminal, a line an epoch in any case."""
+
+    WIDTH = 24
+
+    def __init__(self, epochs: int) -> None:
+        self._epochs = epochs
+        self._steps = 1
+        self._terminal = sys.stderr.isatty()
+
+    def show(self, event: Event) -> None:
+        from app.training import events
+
+        match event:
+            case events.Started():
+                self._steps = event.steps_per_epoch
+                print(f"training on {event.device}: {event.parameters:,} parameters, {event.train_count:,} samples")
+            case events.StepDone() if self._terminal:
+                self._bar(event)
+            case events.EpochDone():
+                self._epoch(event)
+            case events.Finished() if event.reason == "stopped":
+                print(f"stopped after {event.steps} steps")
+
+    def _bar(self, event: StepDone) -> None:
+        done = (event.step - 1) % self._steps + 1
+        filled = self.WIDTH * done // self._steps
+        bar = "━" * filled + "─" * (self.WIDTH - filled)
+        line = f"\repoch {event.epoch}/{self._epochs} {bar} {done}/{self._steps}  loss {event.loss:.4f} "
+        print(line, end="", file=sys.stderr, flush=True)
+
+    def _epoch(self, event: EpochDone) -> None:
+        if self._terminal:
+            print("\r\033[K", end="", file=sys.stderr)
+        validation = ""
+        if event.val_loss is not None:
+            validation = f", validation {event.val_loss:.4f} ({event.val_accuracy:.2%})"
+        training = f"training {event.train_loss:.4f} ({event.train_accuracy:.2%})"
+        print(f"epoch {event.epoch}/{self._epochs}: {training}{validation}", flush=True)
