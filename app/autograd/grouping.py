@@ -9,7 +9,7 @@ from app.autograd.looks import module_category, node_category
 from app.autograd.tape import LOSS, Tape, TapeNode
 
 OPEN_GROUP = 12
-OPEN_TOTAL = 120
+OPEN_TOTAL = 90
 
 
 @dataclass(frozen=True)
@@ -137,13 +137,10 @@ def _category(tape: Tape, first: TapeNode, nodes: list[TapeNode], kind: str) -> 
 
 
 def opened(groups: Iterable[LayerGroup]) -> frozenset[str]:
-    """The groups that stand open at first: small ones, as long as the picture stays small enough to read."""
-    chosen, total = set(), 0
-    for group in groups:
-        if len(group.nodes) <= OPEN_GROUP and total + len(group.nodes) <= OPEN_TOTAL:
-            chosen.add(group.key)
-            total += len(group.nodes)
-    return frozenset(chosen)
+    """The groups that stand open at first: the small ones, unless they would make a picture too large to read."""
+    small = [group for group in groups if len(group.nodes) <= OPEN_GROUP]
+    fits = sum(len(group.nodes) for group in small) <= OPEN_TOTAL
+    return frozenset(group.key for group in small) if fits else frozenset()
 
 
 def fold(tape: Tape, groups: tuple[LayerGroup, ...], unfolded: frozenset[str]) -> Folded:

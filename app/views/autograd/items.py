@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPointF, QRectF, Qt
+from collections.abc import Iterable
+
+from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPainterPath, QPainterPathStroker, QPen
 from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 
@@ -89,7 +91,7 @@ class GroupItem(_Part):
 
 
 class ArrowItem(QGraphicsItem):
-    """A gradient's way from one box to another, thinner and without its head from afar."""
+    """A gradient's way from one box to another."""
 
     def __init__(self, arrow: Arrow, route: tuple[tuple[float, float], ...]) -> None:
         super().__init__()
@@ -119,18 +121,36 @@ class ArrowItem(QGraphicsItem):
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
         theme = current()
         color = theme.back if self._marked else mix(theme.canvas, theme.back, 0.72)
-        detail = _detailed(option, painter)
-        pen = QPen(color, 2.4 if self._marked else 1.6)
-        pen.setCosmetic(not detail)
-        if not detail:
-            pen.setWidthF(1.0)
-        painter.setPen(pen)
+        painter.setPen(QPen(color, 2.4 if self._marked else 1.6))
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.drawPath(self._path)
-        if detail:
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(color)
-            painter.drawPath(self._head)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(color)
+        painter.drawPath(self._head)
+
+
+class FarArrows(QGraphicsItem):
+    """All arrows at once as hairlines, for when they are too small to have heads."""
+
+    def __init__(self, routes: Iterable[tuple[tuple[float, float], ...]], area: QRectF) -> None:
+        super().__init__()
+        self._area = area
+        self._lines = [
+            QLineF(ax, ay, bx, by)
+            for route in routes
+            for (ax, ay), (bx, by) in zip(route, route[1:], strict=False)
+        ]
+        self.setZValue(2)
+        self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
+
+    def boundingRect(self) -> QRectF:
+        return self._area
+
+    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+        theme = current()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        painter.setPen(QPen(mix(theme.canvas, theme.back, 0.72), 0))
+        painter.drawLines(self._lines)
 
 
 class LabelItem(QGraphicsItem):
@@ -149,5 +169,4 @@ class LabelItem(QGraphicsItem):
         return QRectF(-half, -10, 2 * half, 20)
 
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
-        if _detailed(option, painter):
-            paint_label(painter, self._text, QPointF(0, 0), current())
+        paint_label(painter, self._text, QPointF(0, 0), current())

@@ -158,6 +158,11 @@ class AutogradRoom(QWidget):
         self.scene.show_drawing(draw(self._tape, fold(self._tape, self._groups, unfolded), grouped=grouped))
         self.minimap.rebuild()
 
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = start(self)
+        painter.fillRect(self.rect(), current().canvas)
+        painter.end()
+
     # -- gestures ------------------------------------------------------------------------------------------------------
 
     def toggle(self, key: str) -> None:

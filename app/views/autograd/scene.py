@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QGraphicsScene
 from app.drawing import Drawing
 from app.layout import arrange
 from app.views.autograd.faces import label_of, measure
-from app.views.autograd.items import ArrowItem, BoxItem, GroupItem, LabelItem, _Part
+from app.views.autograd.items import ArrowItem, BoxItem, FarArrows, GroupItem, LabelItem, _Part
 from app.views.theme import manager
 
 MARGIN = 40.0
@@ -29,7 +29,10 @@ class TapeScene(QGraphicsScene):
         self.groups: dict[str, GroupItem] = {}
         self.arrows: list[ArrowItem] = []
         self.drawing: Drawing | None = None
+        self._labels: list[LabelItem] = []
         self._touching: dict[str, list[ArrowItem]] = {}
+        self._far = False
+        self._far_arrows: FarArrows | None = None
         self._linked: frozenset[str] = frozenset()
         self._current = ""
         self._hover: str | None = None
@@ -41,7 +44,7 @@ class TapeScene(QGraphicsScene):
         """Lay a drawing out in rows of `width` and put it in place of the old one; what is selected stays if it can."""
         current = self._current
         self.clear()
-        self.boxes, self.groups, self.arrows, self._touching = {}, {}, [], {}
+        self.boxes, self.groups, self.arrows, self._labels, self._touching = {}, {}, [], [], {}
         self.drawing, self._hover, self._current = drawing, None, ""
         box_faces, group_faces, _, sizes = measure(drawing)
         layout = arrange(drawing, sizes, width)
@@ -54,12 +57,18 @@ class TapeScene(QGraphicsScene):
             self.addItem(self.boxes[key])
         for arrow, route, at in zip(drawing.arrows, layout.routes, layout.labels, strict=True):
             item = ArrowItem(arrow, route)
+            item.setVisible(not self._far)
             self.arrows.append(item)
             for end in (arrow.source, arrow.target):
                 self._touching.setdefault(end, []).append(item)
             self.addItem(item)
             if at is not None and arrow.label:
-                self.addItem(LabelItem(label_of(arrow), at))
+                self._labels.append(LabelItem(label_of(arrow), at))
+                self._labels[-1].setVisible(not self._far)
+                self.addItem(self._labels[-1])
+        self._far_arrows = FarArrows(layout.routes, QRectF(-1, -1, layout.width + 2, layout.height + 2))
+        self._far_arrows.setVisible(self._far)
+        self.addItem(self._far_arrows)
         self.setSceneRect(QRectF(0, 0, layout.width, layout.height).adjusted(-MARGIN, -MARGIN, MARGIN, MARGIN))
         self.set_linked(self._linked)
         if self.part(current) is not None:
@@ -97,6 +106,16 @@ class TapeScene(QGraphicsScene):
         for item in self.boxes.values():
             alone = item.foldable or item.face.box.group is None or item.face.box.group not in inside
             item.set_state(replace(item.state(), linked=alone and item.link in links))
+
+    def set_far(self, far: bool) -> None:
+        """From afar labels cannot be read and are not there, and all arrows are painted at once."""
+        if far == self._far:
+            return
+        self._far = far
+        for item in (*self._labels, *self.arrows):
+            item.setVisible(not far)
+        if self._far_arrows is not None:
+            self._far_arrows.setVisible(far)
 
     def linked_parts(self) -> list[_Part]:
         """The groups and boxes that are outlined."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPen, QResizeEvent, QWheelEvent
+from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPixmap, QResizeEvent, QWheelEvent
 from PySide6.QtWidgets import QGraphicsView, QWidget
 
-from app.views.autograd.items import BoxItem, GroupItem
+from app.views.autograd.items import SIMPLE_BELOW, BoxItem, GroupItem
 from app.views.autograd.scene import TapeScene
 from app.views.theme import current, manager
 
@@ -121,6 +123,7 @@ class TapeView(QGraphicsView):
             bar.setValue(bar.value() + way)
 
     def _tell(self) -> None:
+        self._scene.set_far(self.scale_now() < SIMPLE_BELOW)
         self.zoomed.emit(self.scale_now())
         self.moved.emit()
 
@@ -252,12 +255,28 @@ class TapeView(QGraphicsView):
 
     def drawBackground(self, painter: QPainter, rect: QRectF) -> None:
         """The canvas with its dots, which stay one size."""
-        theme = current()
-        painter.fillRect(rect, theme.canvas)
-        scale = self.scale_now()
-        if scale < 0.5:
+        painter.fillRect(rect, current().canvas)
+        step = DOTS * self.scale_now()
+        if step < 12:
             return
-        painter.setPen(QPen(QColor(theme.dot), 1.8 / scale, Qt.PenStyle.SolidLine, Qt.PenCapStyle.RoundCap))
-        x0, y0 = rect.left() - rect.left() % DOTS, rect.top() - rect.top() % DOTS
-        columns, rows = int((rect.right() - x0) / DOTS) + 1, int((rect.bottom() - y0) / DOTS) + 1
-        painter.drawPoints([QPointF(x0 + i * DOTS, y0 + j * DOTS) for i in range(columns) for j in range(rows)])
+        tile = _dots(round(step), current().dot.name())
+        origin = self.mapFromScene(QPointF(0, 0))
+        painter.save()
+        painter.resetTransform()
+        area = self.viewport().rect()
+        painter.drawTiledPixmap(area, tile, QPoint(-origin.x() % tile.width(), -origin.y() % tile.height()))
+        painter.restore()
+
+
+@lru_cache(maxsize=64)
+def _dots(step: int, color: str) -> QPixmap:
+    """One dot on a transparent tile."""
+    tile = QPixmap(step, step)
+    tile.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(tile)
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(QColor(color))
+    painter.drawEllipse(QPointF(1.5, 1.5), 0.9, 0.9)
+    painter.end()
+    return tile
