@@ -1,7 +1,7 @@
 """Questions answered off the window's thread: a frozen request to a worker, a frozen answer back.
 
-One worker thread, because the answers compete for the interpreter lock anyway. A newer question under the same key makes
-an older one stale: if it has not begun it is never asked, and if it has, its answer is dropped.
+One worker thread, because the answers compete for the interpreter lock anyway. A newer question under the same key
+makes an older one stale: if it has not begun it is never asked, and if it has, its answer is dropped.
 """
 
 from __future__ import annotations
@@ -44,9 +44,17 @@ class _Worker(QThread):
 
     def ask(self, question: _Question) -> None:
         with self._wake:
-            self._waiting = deque(other for other in self._waiting if other.key != question.key)
+            self._drop(question.key)
             self._waiting.append(question)
             self._wake.notify()
+
+    def drop(self, key: str) -> None:
+        """Take the question under `key` out of the queue, if it has not begun."""
+        with self._wake:
+            self._drop(key)
+
+    def _drop(self, key: str) -> None:
+        self._waiting = deque(other for other in self._waiting if other.key != key)
 
     def leave(self) -> None:
         with self._wake:
@@ -63,7 +71,7 @@ class _Worker(QThread):
                 question = self._waiting.popleft()
             try:
                 answer = question.function(*question.arguments)
-            except Exception as error:  # whatever it is, it belongs to the person who asked
+            except BaseException as error:  # whatever it is, it belongs to who asked, and the worker goes on
                 answer = Failure(error, traceback.format_exc())
             self.answered.emit(question.number, answer)
 
@@ -78,6 +86,7 @@ class Background(QObject):
         self._numbers = itertools.count()
         self._open: dict[int, tuple[str, Callable[[Any], None], Callable[[Failure], None] | None]] = {}
         self._newest: dict[str, int] = {}
+        self._closed = False
         self._worker = _Worker(self)
         self._worker.answered.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
         self._worker.start()
@@ -97,8 +106,11 @@ class Background(QObject):
         """Run `function(*arguments)` elsewhere and hand what it returns to `on_answer`.
 
         Arguments and answer must be values that nobody changes. Of several questions under one key only the newest
-        is answered. Without `on_error` a failure is raised on this thread, where the window shows it.
+        is answered. Without `on_error` a failure is raised on this thread, where the window shows it. After `close`
+        nothing is asked and nothing answered.
         """
+        if self._closed:
+            return
         number = next(self._numbers)
         was_busy = self.busy
         self._open.pop(self._newest.get(key, -1), None)
@@ -110,14 +122,21 @@ class Background(QObject):
 
     def forget(self, key: str) -> None:
         """Let the answer to the open question under `key`, if any, go."""
+        was_busy = self.busy
         self._open.pop(self._newest.pop(key, -1), None)
+        self._worker.drop(key)
+        if was_busy and not self.busy:
+            self.busy_changed.emit(False)
 
     def close(self) -> None:
         """End the worker; a question under way is finished first and its answer dropped."""
+        was_busy, self._closed = self.busy, True
         self._open.clear()
         self._newest.clear()
         self._worker.leave()
         self._worker.wait()
+        if was_busy:
+            self.busy_changed.emit(False)
 
     @Slot(int, object)
     def _deliver(self, number: int, answer: Any) -> None:

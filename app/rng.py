@@ -19,7 +19,24 @@ def borrowed(seed: int | None = None) -> Iterator[None]:
     import torch
 
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    mps = torch.backends.mps.is_available()
     with GENERATOR, torch.random.fork_rng(devices=devices):
-        if seed is not None:
-            torch.manual_seed(seed)
-        yield
+        kept = torch.mps.get_rng_state() if mps else None
+        try:
+            if seed is not None:
+                _seed(seed, cuda=bool(devices), mps=mps)
+            yield
+        finally:
+            if kept is not None:
+                torch.mps.set_rng_state(kept)
+
+
+def _seed(seed: int, cuda: bool, mps: bool) -> None:
+    """Seed what `borrowed` restores and no more: `torch.manual_seed` leaves a seed for a CUDA that starts later."""
+    import torch
+
+    torch.default_generator.manual_seed(seed)
+    if cuda:
+        torch.cuda.manual_seed_all(seed)
+    if mps:
+        torch.mps.manual_seed(seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.builder.catalog import Catalog, catalog
@@ -13,11 +13,13 @@ from app.builder.graph import Graph
 from app.builder.literals import AUTO
 from app.builder.params import ParamError, check_node, missing
 from app.builder.plan import Plan, Step, plan
-from app.builder.problems import Cure, InsertBefore, Problem, RemoveNode
+from app.builder.problems import Cure, InsertBefore, Problem, RemoveNode, SetParam, apply_cure
 from app.builder.shapes import Failed, Ran, StepResult, infer
-from app.builder.value_types import TensorType, ValueType
+from app.builder.value_types import Dim, TensorType, TupleType, ValueType
 from app.frozen import FrozenMap
 from app.source import Source
+
+_CURES_TRIED = 16
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,8 @@ def analyse(graph: Graph, ops: Catalog | None = None) -> Analysis:
     results = infer(walk)
     problems = [*_loop_problems(graph, walk), *_net_problems(graph)]
     for step in walk.steps:
-        problems += _step_problems(step, results[step.id], graph)
+        problems += _step_problems(step, results, graph)
+    problems = _with_cures_that_work(problems, graph, ops)
     values = {
         (node, number): value
         for node, result in results.items()
@@ -83,9 +86,35 @@ def analyse(graph: Graph, ops: Catalog | None = None) -> Analysis:
         problems=tuple(sorted(problems, key=lambda problem: problem.severity)),
         parameters=FrozenMap({n: r.outcome.parameters for n, r in results.items() if isinstance(r.outcome, Ran)}),
         live=frozenset(step.id for step in walk.steps if step.live),
-        assumed=frozenset(n for n, r in results.items() if r.outcome is None and graph.nodes[n].op != "output"),
+        assumed=frozenset(n.id for n in graph.nodes.values() if n.op != "output" and _unknown(results.get(n.id))),
         milliseconds=(time.perf_counter() - began) * 1000,
     )
+
+
+def _unknown(result: StepResult | None) -> bool:
+    return result is None or result.outcome is None
+
+
+def _with_cures_that_work(problems: list[Problem], graph: Graph, ops: Catalog) -> list[Problem]:
+    """The problems, with those cures alone after which the call runs. Tried on the first few: each costs a walk."""
+    tried = 0
+    checked = []
+    for problem in problems:
+        if problem.severity == "error" and problem.node is not None and problem.cures:
+            tried += 1
+            node, few = problem.node, tried <= _CURES_TRIED
+            problem = replace(problem, cures=tuple(c for c in problem.cures if few and _cures(c, node, graph, ops)))
+        checked.append(problem)
+    return checked
+
+
+def _cures(cure: Cure, node: str, graph: Graph, ops: Catalog) -> bool:
+    """Whether the node's call runs once the cure is applied."""
+    mended = apply_cure(graph, ops, cure)
+    result = infer(plan(mended, ops)).get(node)
+    if result is None:
+        return False
+    return bool(result.inputs) if mended.nodes[node].op == "output" else isinstance(result.outcome, Ran)
 
 
 def _loop_problems(graph: Graph, walk: Plan) -> list[Problem]:
@@ -109,7 +138,8 @@ def _net_problems(graph: Graph) -> list[Problem]:
     return problems
 
 
-def _step_problems(step: Step, result: StepResult, graph: Graph) -> list[Problem]:
+def _step_problems(step: Step, results: dict[str, StepResult], graph: Graph) -> list[Problem]:
+    result = results[step.id]
     if not step.live:
         reason = "It is left out of the code. Connect it on, or remove it."
         remove = Cure(f"Remove {step.node.name}", (RemoveNode(step.id),))
@@ -123,13 +153,37 @@ def _step_problems(step: Step, result: StepResult, graph: Graph) -> list[Problem
     unconnected = [port for port in step.spec.inputs if port.required and port.name not in step.args]
     if unconnected:
         names = " and ".join(port.name for port in unconnected)
-        reason = f"Drag a wire from another layer to {names} of {step.node.name}."
-        return [Problem("error", step.id, f"{step.node.name} has no {names}", reason, port=unconnected[0].name)]
+        message = f"Nothing arrives at {names} of {step.node.name}"
+        return [Problem("error", step.id, message, "Drag a wire from another layer to it.", port=unconnected[0].name)]
     if isinstance(result.outcome, Failed):
         return [explain(step, result, graph)]
+    misfit = _misfits(step, results, graph)
+    if misfit:
+        return misfit
     if result.outcome is None:
         return _auto_problems(step, result)
     return _warnings(step, result)
+
+
+def _misfits(step: Step, results: dict[str, StepResult], graph: Graph) -> list[Problem]:
+    """Wires from an output that the call does not give, or that carry a tuple where a tensor is wanted."""
+    for port in step.spec.inputs:
+        for ref in step.args.get(port.name, ()):
+            source, outcome = graph.nodes[ref.node], results[ref.node].outcome if ref.node in results else None
+            if not isinstance(outcome, Ran):
+                continue
+            if ref.output >= len(outcome.outputs):
+                message = f"{source.name} does not give output {ref.output}, which {step.node.name} takes"
+                reason = f"With the parameters it has, {source.name} gives {len(outcome.outputs)} of its outputs."
+                if source.op == "nn.MultiheadAttention":
+                    cure = Cure("Set need_weights=True", (SetParam(source.id, "need_weights", True),))
+                    return [Problem("error", step.id, message, reason, port=port.name, cures=(cure,))]
+                return [Problem("error", step.id, message, reason, port=port.name)]
+            kind = "tuple" if isinstance(outcome.outputs[ref.output], TupleType) else "tensor"
+            if kind != port.kind:
+                message = f"{source.name} gives a {kind}, {step.node.name} wants a {port.kind} as {port.name}"
+                return [Problem("error", step.id, message, "Connect another output of it.", port=port.name)]
+    return []
 
 
 def _param_problems(step: Step) -> list[Problem]:
@@ -161,11 +215,38 @@ def _warnings(step: Step, result: StepResult) -> list[Problem]:
     problems = []
     arriving = next((values[0] for values in result.inputs.values()), None)
     if result.outcome.fixed_batch:
-        reason = "It ran with one batch size and not with another; the last batch of an epoch may be smaller."
-        problems.append(Problem("warning", step.id, f"{step.node.name} works with one batch size only", reason))
+        message = f"{step.node.name} works with a batch of {result.outcome.fixed_batch} only"
+        reason = "The size is written into it, and the last batch of an epoch may be smaller. Write -1 in its place."
+        problems.append(Problem("warning", step.id, message, reason, cures=_any_batch(step)))
+    if _batch_as_time(step, arriving):
+        first = Cure("Set batch_first=True", (SetParam(step.id, "batch_first", True),))
+        reason = f"With batch_first=False the first dimension of {arriving}, the batch, is read as the sequence."
+        message = f"{step.node.name} reads the batch as a sequence"
+        problems.append(Problem("warning", step.id, message, reason, cures=(first,)))
     if step.spec.key == "nn.Linear" and isinstance(arriving, TensorType) and len(arriving.shape) == 4:
         flatten = Cure("Insert Flatten", (InsertBefore(step.id, "input", "nn.Flatten"),))
         reason = f"Of {arriving} it mixes the last {arriving.shape[-1]} values only. Most networks flatten before."
         message = f"{step.node.name} works on the last dimension alone"
         problems.append(Problem("warning", step.id, message, reason, cures=(flatten,)))
     return problems
+
+
+def _any_batch(step: Step) -> tuple[Cure, ...]:
+    """-1 in the place of the batch size that is written into a view, where it has no -1 yet."""
+    for param in step.spec.params:
+        sizes = step.node.params.get(param.name)
+        if isinstance(sizes, tuple) and -1 not in sizes:
+            new = (-1, *sizes[1:])
+            return (Cure(f"Set {param.name}={new}", (SetParam(step.id, param.name, new),)),)
+    return ()
+
+
+def _batch_as_time(step: Step, arriving: ValueType | None) -> bool:
+    """torch's own default, batch_first=False, meets inputs whose first dimension is the batch."""
+    return (
+        step.spec.param("batch_first") is not None
+        and not step.spec.value(step.node, "batch_first")
+        and isinstance(arriving, TensorType)
+        and len(arriving.shape) == 3
+        and isinstance(arriving.shape[0], Dim)
+    )

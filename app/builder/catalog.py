@@ -58,6 +58,7 @@ class Param:
     count: int = 1
     optional: bool = False
     minimum: float | None = None
+    maximum: float | None = None
     start: Any = None
     call: bool = False
     positional: bool = False
@@ -188,14 +189,15 @@ def _record(value: OpSpec | Port | Param) -> dict[str, Any]:
 
 
 def _spec(record: dict[str, Any]) -> OpSpec:
-    parts = {
-        "inputs": tuple(Port(**_values(port)) for port in record.get("inputs", ())),
-        "params": tuple(Param(**_values(param)) for param in record.get("params", ())),
-    }
-    if "outputs" in record:
-        parts["outputs"] = tuple(Port(**_values(port)) for port in record["outputs"])
     plain = _values({k: v for k, v in record.items() if k not in ("inputs", "outputs", "params")})
-    return replace(OpSpec(**plain), **parts)
+    spec = OpSpec(
+        **plain,
+        inputs=tuple(Port(**_values(port)) for port in record.get("inputs", ())),
+        params=tuple(Param(**_values(param)) for param in record.get("params", ())),
+    )
+    if "outputs" in record:
+        spec = replace(spec, outputs=tuple(Port(**_values(port)) for port in record["outputs"]))
+    return spec
 
 
 def _values(record: dict[str, Any]) -> dict[str, Any]:

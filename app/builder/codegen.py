@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.builder.catalog import OpSpec, Param
-from app.builder.literals import AUTO, to_code
-from app.builder.names import Names, identifier, module_attributes, reserved_variables
+from app.builder.catalog import Port
+from app.builder.literals import AUTO, DType, to_code
+from app.builder.names import Names, module_attributes, reserved_variables
 from app.builder.plan import Plan, Ref, Step
 from app.builder.shapes import Ran, StepResult
 from app.builder.value_types import TensorType
@@ -24,6 +24,8 @@ WIDTH = 100
 _SIGNS = {"operator.add": "+", "operator.sub": "-", "operator.mul": "*"}
 _LETTERS = ("x", "y", "z", "u", "v", "w")
 _OUTPUT_NAMES = {"(h_n, c_n)": "state", "h_n": "h_n", "attn_output_weights": "attn_weights"}
+# Shapes that people write as a number when they have one dimension.
+_NUMBER_FOR_ONE = {("nn.LayerNorm", "normalized_shape"), ("torch.mean", "dim")}
 
 
 def generate(plan: Plan, results: Mapping[str, StepResult]) -> Source:
@@ -33,8 +35,10 @@ def generate(plan: Plan, results: Mapping[str, StepResult]) -> Source:
 
 @dataclass(frozen=True)
 class _Line:
+    """One line or several, and the nodes that they were written for."""
+
     text: str
-    node: str | None = None
+    nodes: tuple[str, ...] = ()
 
 
 class _Writer:
@@ -44,11 +48,12 @@ class _Writer:
         self.modules = self._module_names()
         names = Names(reserved_variables() | {"N"})
         self.inputs = self._input_names(names)
+        self.outputs = self._output_names()
         self.variables = _variables(self.steps, self.inputs, names)
 
     def write(self) -> Source:
         body = [line for step in self.steps for line in self._forward(step)]
-        returned = [self._return()]
+        constructor = self._constructor()
         lines = [
             *self._imports(),
             _Line(""),
@@ -56,11 +61,11 @@ class _Writer:
             _Line("class Net(nn.Module):"),
             *self._docstring(),
             _Line(""),
-            *self._constructor(),
+            *constructor,
             _Line(""),
-            _Line(f"    def forward({', '.join(['self', *self.inputs.values()])}):"),
+            _Line(wrapped("    def forward(", ["self", *self.inputs.values()], "):"), tuple(self.inputs)),
             *body,
-            *returned,
+            self._return(),
         ]
         return self._source(lines)
 
@@ -70,25 +75,15 @@ class _Writer:
         for line in lines:
             for part in line.text.split("\n"):
                 text.append(part)
-                if line.node is not None:
-                    places[line.node].append(len(text))
-        self._place_ends(text, places)
+                for node in line.nodes:
+                    places[node].append(len(text))
         return Source(
             text="\n".join(text) + "\n",
             inputs=tuple(self._input_spec(step) for step in self.steps if step.spec.kind == "input"),
-            outputs=tuple(identifier(s.node.name, "output") for s in self.steps if s.spec.kind == "output"),
+            outputs=tuple(self.outputs.values()),
             lines=FrozenMap({node: tuple(numbers) for node, numbers in places.items()}),
             modules=FrozenMap(self.modules),
         )
-
-    def _place_ends(self, text: list[str], places: dict[str, list[int]]) -> None:
-        """Inputs stand on the line of the signature, outputs on the line of the return."""
-        signature = next(i for i, line in enumerate(text, 1) if line.startswith("    def forward("))
-        for step in self.steps:
-            if step.spec.kind == "input":
-                places[step.id].append(signature)
-            elif step.spec.kind == "output":
-                places[step.id].append(len(text))
 
     def _module_names(self) -> dict[str, str]:
         names = Names(module_attributes())
@@ -100,45 +95,50 @@ class _Writer:
         plain = len(inputs) == 1 and inputs[0].node.name.rstrip("0123456789").lower() in ("input", "")
         return {step.id: names.take("x" if plain else step.node.name, "x") for step in inputs}
 
+    def _output_names(self) -> dict[str, str]:
+        names = Names()
+        return {step.id: names.take(step.node.name, "output") for step in self.steps if step.spec.kind == "output"}
+
     def _imports(self) -> list[_Line]:
-        code = "\n".join([*(self._construct(step) for step in self.steps), *map(self._call_text, self.steps)])
-        lines = [_Line("import torch")] if "torch." in code else []
-        lines.append(_Line("from torch import nn"))
-        if any(step.spec.key.startswith("F.") for step in self.steps):
-            lines.append(_Line("from torch.nn import functional as F"))
-        return lines
+        keys = {step.spec.key for step in self.steps}
+        dtypes = any(isinstance(value, DType) for step in self.steps for value in self._written_values(step))
+        lines = []
+        if dtypes or any(key.startswith("torch.") for key in keys):
+            lines.append(_Line("import torch"))
+        if any(key.startswith("F.") for key in keys):
+            lines.append(_Line("import torch.nn.functional as F"))
+        return [*lines, _Line("from torch import nn")]
+
+    def _written_values(self, step: Step) -> list[Any]:
+        """Values of parameters that stand in the text."""
+        if step.spec.kind in ("input", "output", "unknown"):
+            return []
+        return [self.results[step.id].resolved.get(param.name) for param in step.spec.params]
 
     def _docstring(self) -> list[_Line]:
-        """Shapes that go in and come out."""
-        lines = []
-        for step in self.steps:
-            if step.spec.kind == "input":
-                lines.append(f"{self.inputs[step.id]}: {self._type_text(Ref(step.id, 0))}")
-        for step in self.steps:
-            if step.spec.kind == "output" and step.refs():
-                lines.append(f"returns {identifier(step.node.name, 'output')}: {self._type_text(step.refs()[0])}")
-        if not lines:
-            return [_Line('    """An empty network."""')]
-        if len(lines) == 1:
-            return [_Line(f'    """{lines[0]}"""')]
-        return [_Line(f'    """{lines[0]}'), *(_Line(f"    {line}") for line in lines[1:]), _Line('    """')]
+        """What goes in and what comes out, with shapes."""
+        given = [f"{name} {self._type_text(Ref(node, 0))}" for node, name in self.inputs.items()]
+        ends = [step for step in self.steps if step.spec.kind == "output" and step.refs()]
+        back = [f"{self.outputs[step.id]} {self._type_text(step.refs()[0])}" for step in ends]
+        if len(back) == 1:
+            back = [self._type_text(ends[0].refs()[0])]
+        if not given and not back:
+            return [_Line('    """A network under way."""')]
+        takes, returns = " and ".join(given) or "nothing", " and ".join(back) or "nothing yet"
+        line = f'    """Maps {takes} to {returns}."""'
+        if len(line) <= WIDTH:
+            return [_Line(line)]
+        rows = ["    Args:", *(f"        {row}" for row in given)] if given else []
+        rows += ["", "    Returns:", *(f"        {row}" for row in back)] if back else []
+        return [_Line('    """The network, over batches of N samples.'), _Line(""), *map(_Line, rows), _Line('    """')]
 
     def _constructor(self) -> list[_Line]:
         lines = [_Line("    def __init__(self):"), _Line("        super().__init__()")]
         for step in self.steps:
             if step.spec.kind == "module":
-                lines.append(_Line(f"        self.{self.modules[step.id]} = {self._construct(step)}", step.id))
+                head = f"        self.{self.modules[step.id]} = {step.spec.key}("
+                lines.append(_Line(wrapped(head, self._arguments(step, call=False), ")"), (step.id,)))
         return lines
-
-    def _construct(self, step: Step) -> str:
-        if step.spec.kind != "module":
-            return ""
-        arguments = self._arguments(step, call=False)
-        text = f"{step.spec.key}({', '.join(arguments)})"
-        if len(text) + 18 + len(self.modules[step.id]) <= WIDTH:
-            return text
-        inner = "".join(f"            {argument},\n" for argument in arguments)
-        return f"{step.spec.key}(\n{inner}        )"
 
     def _arguments(self, step: Step, call: bool) -> list[str]:
         """Literals: required ones by position, the rest by name where they differ from the default."""
@@ -148,77 +148,95 @@ class _Writer:
             if param.call != call:
                 continue
             value = resolved.get(param.name, AUTO if param.auto else param.default)
-            if param.positional and (param.required or param.auto or param.name in ("p",) or value != param.default):
-                written.append(_literal(step.spec, param, value, param.name in resolved))
-            elif param.name in resolved and (param.required or value != param.default):
-                written.append(f"{param.name}={to_code(value)}")
-            elif param.required:
-                written.append(f"{param.name}=...")
+            if param.required and param.name not in resolved:
+                text = "..."
+            elif param.required or param.auto or value != param.default or (param.positional and param.name == "p"):
+                text = _literal(step.spec.key, param.name, value)
+            else:
+                continue
+            written.append(text if param.positional else f"{param.name}={text}")
         return written
 
     def _forward(self, step: Step) -> list[_Line]:
         if step.spec.kind in ("input", "output"):
             return []
         targets = ", ".join(self.variables[Ref(step.id, i)] for i in range(len(step.spec.outputs)))
-        line = f"        {targets} = {self._call_text(step)}"
+        text = f"        {targets} = " if targets else "        "
+        text += "..." if step.spec.kind == "unknown" else self._call(step, len(text))
         comment = self._shape_comment(step)
-        if comment and len(line) + len(comment) + 2 <= WIDTH:
-            line += f"  {comment}"
-        return [_Line(line, step.id)]
+        if comment and "\n" not in text and len(text) + len(comment) + 2 <= WIDTH:
+            text += f"  {comment}"
+        return [_Line(text, (step.id,))]
 
-    def _call_text(self, step: Step) -> str:
+    def _call(self, step: Step, column: int) -> str:
+        """The call, from `column` on."""
         spec = step.spec
-        if spec.kind in ("input", "output"):
-            return ""
-        taken = [self._argument(step, name) for name in (port.name for port in spec.inputs)]
-        if spec.kind == "unknown":
-            return "..."
+        taken = [self._argument(step, port) for port in spec.inputs]
         if spec.key in _SIGNS:
-            return f"{taken[0][1]} {_SIGNS[spec.key]} {taken[1][1]}"
+            return f"{taken[0]} {_SIGNS[spec.key]} {taken[1]}"
+        text = self._function_call(step, taken, column)
+        if any(len(line) + column > WIDTH for line in text.split("\n")):
+            inner = " " * 12
+            lists = [wrapped(f"{inner}[", self._variables_at(step, port), "]")[12:] for port in spec.inputs]
+            taken = [lists[i] if port.variadic else taken[i] for i, port in enumerate(spec.inputs)]
+            text = self._function_call(step, taken, column)
+        return text
+
+    def _function_call(self, step: Step, taken: list[str], column: int) -> str:
+        spec = step.spec
         given = _given(step, taken)
         literals = self._arguments(step, call=spec.kind == "module")
         if spec.kind == "method":
             size = self.results[step.id].resolved.get("size")
-            literals = [", ".join(map(to_code, size))] if isinstance(size, tuple) else literals
-            return f"{given[0]}.{spec.label}({', '.join(literals)})"
-        function = f"self.{self.modules[step.id]}" if spec.kind == "module" else spec.key
-        return f"{function}({', '.join([*given, *literals])})"
+            literals = list(map(to_code, size)) if isinstance(size, tuple) else literals
+            function, arguments = f"{given[0]}.{spec.label}", literals
+        elif spec.kind == "module":
+            function, arguments = f"self.{self.modules[step.id]}", [*given, *literals]
+        else:
+            function, arguments = spec.key, [*given, *literals]
+        return wrapped(f"{function}(", arguments, ")", before=column)
 
-    def _argument(self, step: Step, name: str) -> tuple[str, str]:
-        port = step.spec.input(name)
-        refs = step.args.get(name, ())
-        if port is not None and port.variadic:
-            return name, f"[{', '.join(self._variable(ref) for ref in refs)}]"
-        return name, self._variable(refs[0]) if refs else "..."
+    def _argument(self, step: Step, port: Port) -> str:
+        variables = self._variables_at(step, port)
+        if port.variadic:
+            return f"[{', '.join(variables)}]"
+        return variables[0] if variables else "..."
 
-    def _variable(self, ref: Ref) -> str:
-        return self.variables.get(ref, "...")
+    def _variables_at(self, step: Step, port: Port) -> list[str]:
+        return [self.variables.get(ref, "...") for ref in step.args.get(port.name, ())]
 
     def _shape_comment(self, step: Step) -> str:
         """The shape on lines where it changes."""
         outcome = self.results[step.id].outcome
-        if not isinstance(outcome, Ran) or not isinstance(outcome.outputs[0], TensorType):
+        if not isinstance(outcome, Ran):
+            return ""
+        named = [value for i, value in enumerate(outcome.outputs) if self.variables.get(Ref(step.id, i)) != "_"]
+        if not named or not isinstance(named[0], TensorType):
             return ""
         before = [values[0] for values in self.results[step.id].inputs.values()]
-        now = outcome.outputs[0]
-        if before and isinstance(before[0], TensorType) and before[0].shape == now.shape:
+        if before and isinstance(before[0], TensorType) and before[0].shape == named[0].shape:
             return ""
-        return f"# {now.tuple_text}"
+        return f"# {named[0].tuple_text}"
 
     def _return(self) -> _Line:
-        outputs = [step for step in self.steps if step.spec.kind == "output"]
-        if not outputs:
+        ends = [step for step in self.steps if step.spec.kind == "output"]
+        if not ends:
             return _Line("        ...  # connect an Output to return a value")
-        return _Line(f"        return {', '.join(self._argument(step, 'input')[1] for step in outputs)}")
+        values = [self._argument(step, step.spec.inputs[0]) for step in ends]
+        text = f"        return {', '.join(values)}"
+        if len(text) > WIDTH:
+            text = wrapped("        return (", values, ")")
+        return _Line(text, tuple(step.id for step in ends))
 
     def _type_text(self, ref: Ref) -> str:
         result = self.results.get(ref.node)
-        if result is None or not isinstance(result.outcome, Ran):
-            return "shape unknown"
-        value = result.outcome.outputs[ref.output]
+        outcome = result.outcome if result else None
+        if not isinstance(outcome, Ran) or ref.output >= len(outcome.outputs):
+            return "of unknown shape"
+        value = outcome.outputs[ref.output]
         if not isinstance(value, TensorType):
             return "a tuple"
-        return f"{value.dtype} of shape {value.tuple_text}"
+        return value.tuple_text if value.dtype == "float32" else f"{value.tuple_text} of {value.dtype}"
 
     def _input_spec(self, step: Step) -> InputSpec:
         resolved = self.results[step.id].resolved
@@ -226,40 +244,72 @@ class _Writer:
         return InputSpec(self.inputs[step.id], tuple(resolved.get("shape", ())), dtype.name)
 
 
+def wrapped(head: str, items: list[str], tail: str, before: int | None = None) -> str:
+    """`head`, items and `tail` on one line, else the items on a line of their own, else each on one.
+
+    `before` counts what stands before the head on a line of `forward`, whose margin is 8.
+
+    >>> wrapped("f(", ["a", "b"], ")")
+    'f(a, b)'
+    >>> print(wrapped("    fc = Linear(", ["a" * 80, "b"], ")").replace("a" * 80, "aa"))
+        fc = Linear(
+            aa, b
+        )
+    """
+    line = f"{head}{', '.join(items)}{tail}"
+    if not items or ("\n" not in line and len(line) + (before or 0) <= WIDTH):
+        return line
+    margin = " " * (len(head) - len(head.lstrip()) if before is None else 8)
+    together = f"{margin}    {', '.join(items)}"
+    if "\n" not in together and len(together) <= WIDTH:
+        return f"{head}\n{together}\n{margin}{tail}"
+    return f"{head}\n" + "".join(f"{margin}    {item},\n" for item in items) + f"{margin}{tail}"
+
+
 def _variables(steps: list[Step], inputs: dict[str, str], names: Names) -> dict[Ref, str]:
     """The variable of every value. One that is used for the last time gives its variable to the result, so that a
-    chain reads `x = ...; x = ...` and only what lives on beside it has a name of its own.
+    chain reads `x = ...; x = ...` and only what lives on beside it has a name of its own. What has a telling name,
+    an argument or a state, keeps it to itself.
     """
     uses = Counter(ref for step in steps for ref in step.refs())
     variables = {Ref(node, 0): name for node, name in inputs.items()}
+    order = {name: i for i, name in enumerate(("x", *inputs.values(), *_LETTERS))}
+    telling = {name for name in inputs.values() if name != "x"} | {"_"}
     for step in steps:
         if step.spec.kind in ("input", "output"):
             continue
         uses.subtract(step.refs())
-        dying = [variables[ref] for ref in step.refs() if uses[ref] == 0 and ref in variables]
-        dying = [name for name in dying if name != "_"]
+        ended = {variables[ref] for ref in step.refs() if uses[ref] == 0 and ref in variables} - telling
+        # Where branches meet, the trunk goes on.
+        free = sorted(ended, key=lambda name: (order.get(name, len(order)), name))
+        unused = [not uses[Ref(step.id, number)] for number in range(len(step.spec.outputs))]
         for number, port in enumerate(step.spec.outputs):
             ref = Ref(step.id, number)
-            if len(step.spec.outputs) > 1 and not uses[ref]:
+            if len(unused) > 1 and unused[number] and not (number == 0 and all(unused)):
                 variables[ref] = "_"
-            elif dying and number == 0:
-                variables[ref] = dying[0]
+            elif free and number == 0:
+                variables[ref] = free[0]
+            elif port.name in _OUTPUT_NAMES:
+                variables[ref] = names.take(_OUTPUT_NAMES[port.name])
+                telling.add(variables[ref])
             else:
-                variables[ref] = names.take(_OUTPUT_NAMES.get(port.name) or names.first_free(_LETTERS))
+                variables[ref] = names.take(names.first_free(_LETTERS))
     return variables
 
 
-def _literal(spec: OpSpec, param: Param, value: Any, is_set: bool) -> str:
-    return "..." if param.required and not is_set else to_code(value)
+def _literal(op: str, param: str, value: Any) -> str:
+    if (op, param) in _NUMBER_FOR_ONE and isinstance(value, tuple) and len(value) == 1:
+        return to_code(value[0])
+    return to_code(value)
 
 
-def _given(step: Step, taken: list[tuple[str, str]]) -> list[str]:
-    """Wired arguments: by position as long as none is left out, by name after that."""
-    given, by_name = [], False
-    for name, text in taken:
-        port = step.spec.input(name)
-        if name not in step.args and port is not None and not port.required:
-            by_name = True
-            continue
-        given.append(f"{name}={text}" if by_name else text)
+def _given(step: Step, taken: list[str]) -> list[str]:
+    """Wired arguments: required ones by position, and so a single optional one behind them; others by name."""
+    optional = [port for port in step.spec.inputs if not port.required]
+    given = []
+    for port, text in zip(step.spec.inputs, taken, strict=True):
+        if port.required or (len(optional) == 1 and port.name in step.args):
+            given.append(text)
+        elif port.name in step.args:
+            given.append(f"{port.name}={text}")
     return given

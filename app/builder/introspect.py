@@ -48,7 +48,7 @@ def _read(key: str, category: str) -> OpSpec:
     if key == "output":
         return _output_spec()
     root, name = key.split(".")
-    target = f"{_ROOTS.get(root, root)}.{name}"
+    target = _target(key)
     inputs, params = (_from_schema if key in ops.SCHEMAS else _from_signature)(key, find(target))
     return OpSpec(
         key=key,
@@ -61,6 +61,11 @@ def _read(key: str, category: str) -> OpSpec:
         outputs=tuple(Port(n, kind) for n, kind in ops.OUTPUTS.get(key, (("output", "tensor"),))),
         params=_with_positions(params),
     )
+
+
+def _target(key: str) -> str:
+    root, name = key.split(".")
+    return f"{_ROOTS.get(root, root)}.{name}"
 
 
 def _input_spec() -> OpSpec:
@@ -99,7 +104,7 @@ def _from_signature(key: str, target: Any) -> tuple[tuple[Port, ...], tuple[Para
         return _split(key, inspect.signature(told), call=False)
     constructor = told if key in ops.SIGNATURES else target.__init__
     _, params = _split(key, inspect.signature(constructor), call=False)
-    ports, call_params = _split(key, inspect.signature(target.forward), call=True)
+    ports, call_params = _split(key, inspect.signature(find(f"{_target(key)}.forward")), call=True)
     return ports, (*params, *call_params)
 
 
@@ -130,6 +135,7 @@ def _param(key: str, name: str, annotation: Any, default: Any, call: bool) -> Pa
         default=None if required else default,
         required=required,
         minimum=ops.MINIMUM.get(name),
+        maximum=ops.MAXIMUM.get(name),
         start=ops.STARTS.get(name),
         call=call,
     )
@@ -208,7 +214,7 @@ def _schema_param(key: str, argument: Any) -> Param:
 
 
 def _with_positions(params: tuple[Param, ...]) -> tuple[Param, ...]:
-    """Leading arguments that people write without a name: those without default, or a leading float (`Dropout(0.2)`)."""
+    """Leading arguments that people write without a name: without default, or a leading float (`Dropout(0.2)`)."""
     result = list(params)
     for i, param in enumerate(params):
         first_float = i == 0 and param.kind == "float"
@@ -246,7 +252,7 @@ def documentation(key: str) -> Documentation:
     if key not in dict(ops.OPS):
         raise KeyError(key)
     root, name = key.split(".")
-    text = inspect.cleandoc(find(f"{_ROOTS.get(root, root)}.{name}").__doc__ or "")
+    text = inspect.cleandoc(find(_target(key)).__doc__ or "")
     if root == "operator":
         summary = f"Elementwise a {_OPERATORS[name]} b, with broadcasting."
         return Documentation(summary, text, FrozenMap())

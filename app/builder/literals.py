@@ -29,6 +29,9 @@ class _Auto:
 
 AUTO = _Auto()
 
+# Tuples within tuples; no argument of torch nests deeper than two.
+DEEPEST = 8
+
 DTYPES = (
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool", "complex64",
     "complex128",
@@ -56,17 +59,21 @@ def encode(value: Any) -> Any:
     >>> encode((3, 3)), encode(AUTO), encode(float("inf")), encode(DType("int64"))
     ({'$tuple': [3, 3]}, {'$auto': True}, {'$float': 'inf'}, {'$dtype': 'int64'})
     """
+    return _encode(value, DEEPEST)
+
+
+def _encode(value: Any, depth: int) -> Any:
     if value is AUTO:
         return {"$auto": True}
     if isinstance(value, DType):
         return {"$dtype": value.name}
-    if isinstance(value, tuple):
-        return {"$tuple": [encode(item) for item in value]}
+    if isinstance(value, tuple) and depth:
+        return {"$tuple": [_encode(item, depth - 1) for item in value]}
     if isinstance(value, float) and not math.isfinite(value):
         return {"$float": repr(value)}
     if value is None or type(value) in (bool, int, float, str):
         return value
-    raise BadLiteral(f"{value!r} cannot be kept in a project")
+    raise BadLiteral(f"{value!r:.80} cannot be kept in a project")
 
 
 def decode(raw: Any) -> Any:
@@ -75,26 +82,37 @@ def decode(raw: Any) -> Any:
     >>> decode({"$tuple": [1, {"$float": "-inf"}]})
     (1, -inf)
     """
+    return _decode(raw, DEEPEST)
+
+
+def _decode(raw: Any, depth: int) -> Any:
     if raw is None or type(raw) in (bool, int, float, str):
         return raw
-    if isinstance(raw, dict) and len(raw) == 1:
+    if isinstance(raw, dict) and len(raw) == 1 and depth:
         (tag, body), *_ = raw.items()
         if tag == "$auto" and body is True:
             return AUTO
         if tag == "$dtype" and body in DTYPES:
             return DType(body)
         if tag == "$tuple" and isinstance(body, list):
-            return tuple(decode(item) for item in body)
+            return tuple(_decode(item, depth - 1) for item in body)
         if tag == "$float" and body in ("inf", "-inf", "nan"):
             return float(body)
-    raise BadLiteral(f"{raw!r:.80} is not a value that a project may hold")
+    raise BadLiteral(f"{_brief(raw)} is not a value that a project may hold")
+
+
+def _brief(raw: Any) -> str:
+    """Enough of a JSON value to find it by; `repr` of what is nested thousands deep would not come back."""
+    if isinstance(raw, dict):
+        return "{" + ", ".join(f"{key!r:.40}: ..." for key in list(raw)[:3]) + "}"
+    return "a list" if isinstance(raw, list) else f"{raw!r:.80}"
 
 
 def to_code(value: Any) -> str:
     """The value as Python source.
 
-    >>> to_code((1, -1)), to_code(DType("int64")), to_code(float("nan")), to_code("a'b")
-    ('(1, -1)', 'torch.int64', "float('nan')", '"a\\'b"')
+    >>> print(to_code((1, -1)), to_code(DType("int64")), to_code(float("nan")), to_code("same"))
+    (1, -1) torch.int64 float("nan") "same"
     """
     if value is AUTO:
         return "..."
@@ -104,7 +122,9 @@ def to_code(value: Any) -> str:
         items = ", ".join(to_code(item) for item in value)
         return f"({items},)" if len(value) == 1 else f"({items})"
     if isinstance(value, float) and not math.isfinite(value):
-        return f"float({str(value)!r})"
+        return f'float("{value}")'
+    if type(value) is str and value.isidentifier():
+        return f'"{value}"'
     if value is None or type(value) in (bool, int, float, str):
         return repr(value)
     raise BadLiteral(f"{value!r} cannot be written as source")

@@ -37,21 +37,25 @@ def identifier(text: str, fallback: str = "layer") -> str:
         word = fallback
     # Two leading underscores would be mangled inside a class.
     word = re.sub(r"^__+", "_", word)[:80]
-    return word + "_" if keyword.iskeyword(word) or keyword.issoftkeyword(word) else word
+    return word + "_" if keyword.iskeyword(word) else word
 
 
 class Names:
     """Hands out identifiers, each once."""
 
     def __init__(self, reserved: frozenset[str] = frozenset()) -> None:
+        self._reserved = reserved
         self._taken = set(reserved)
+        self._next: dict[str, int] = {}
 
     def take(self, text: str, fallback: str = "layer") -> str:
-        """The identifier nearest to `text` that is free: `conv`, `conv_2`, `conv_3`."""
+        """The identifier nearest to `text` that is free: `conv`, `conv_2`, `conv_3`; `input_` for a reserved one."""
         stem = identifier(text, fallback)
-        name, number = stem, 2
+        stem = stem + "_" if stem in self._reserved else stem
+        name, number = stem, self._next.get(stem, 2)
         while name in self._taken:
             name, number = f"{stem}_{number}", number + 1
+        self._next[stem] = number
         self._taken.add(name)
         return name
 

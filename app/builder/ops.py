@@ -163,6 +163,9 @@ MINIMUM: dict[str, float] = {
     **dict.fromkeys(("padding", "output_padding", "p", "dropout", "eps", "proj_size"), 0),
 }  # fmt: skip
 
+# What torch would take and never come back from, or refuse when the module is made.
+MAXIMUM: dict[str, float] = {"num_layers": 256, "p": 1, "dropout": 1}
+
 # Name stems of new nodes, where the lower-case class name is not what people write.
 STEMS: dict[str, str] = {
     "nn.Conv1d": "conv", "nn.Conv2d": "conv", "nn.ConvTranspose2d": "deconv", "nn.Linear": "fc",

@@ -36,18 +36,20 @@ def check_param(param: Param, value: Any) -> None:
 def _check_int(param: Param, value: Any) -> None:
     if type(value) is not int or abs(value) > LARGEST:
         raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
-    _check_minimum(param, value)
+    _check_bounds(param, value)
 
 
 def _check_float(param: Param, value: Any) -> None:
     if type(value) not in (int, float) or (type(value) is int and abs(value) > LARGEST):
         raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
-    _check_minimum(param, value)
+    _check_bounds(param, value)
 
 
-def _check_minimum(param: Param, value: float) -> None:
+def _check_bounds(param: Param, value: float) -> None:
     if param.minimum is not None and not math.isnan(value) and value < param.minimum:
         raise ParamError(f"{param.name} must be at least {param.minimum:g}, not {value}")
+    if param.maximum is not None and not math.isnan(value) and value > param.maximum:
+        raise ParamError(f"{param.name} must be at most {param.maximum:g}, not {value}")
 
 
 def _check_bool(param: Param, value: Any) -> None:

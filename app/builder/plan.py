@@ -38,7 +38,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """Steps in running order; `loops` are nodes that wait for each other and so are in no order at all."""
+    """Steps in running order, outputs last; `loops` are nodes that wait for each other and so are in no order at all.
+
+    What lies behind a loop has no step either.
+    """
 
     steps: tuple[Step, ...]
     loops: tuple[str, ...] = ()
@@ -47,12 +50,15 @@ class Plan:
 def plan(graph: Graph, catalog: Catalog) -> Plan:
     """Order the calls so that each comes after what it takes, and a chain stays together.
 
-    Of nodes that are ready, the one made ready last goes first; ties follow the order of the nodes in the graph. Without
-    an output node every node counts as live, so that a drawing under way has source too.
+    Of nodes that are ready, the one made ready last goes first; ties follow the order of the nodes in the graph.
+    Outputs come last, in the order of the graph, which is the order of what `forward` returns. Without an output node
+    every node counts as live, so that a drawing under way has source too.
     """
     outputs = [node.id for node in graph.nodes.values() if node.op == "output"]
     live = {*outputs, *upstream(graph, outputs)} if outputs else set(graph.nodes)
     order, loops = _order(graph)
+    ends, reached = set(outputs), set(order)
+    order = [node for node in order if node not in ends] + [node for node in outputs if node in reached]
     steps = tuple(_step(graph, catalog, node, node in live) for node in order)
     return Plan(steps, loops)
 
@@ -71,7 +77,22 @@ def _order(graph: Graph) -> tuple[list[str], tuple[str, ...]]:
             if waiting[target] == 0:
                 freed.append(target)
         ready.extend(sorted(freed, key=place.__getitem__, reverse=True))
-    return order, tuple(node for node in graph.nodes if waiting[node] > 0)
+    return order, _circling(graph, [node for node in graph.nodes if waiting[node] > 0])
+
+
+def _circling(graph: Graph, stuck: list[str]) -> tuple[str, ...]:
+    """Of nodes that never get ready, those that lead back to a loop, not those that merely come after one."""
+    left = set(stuck)
+    leads = {node: len({edge.target for edge in graph.out_of(node)} & left) for node in stuck}
+    ends = [node for node in stuck if leads[node] == 0]
+    while ends:
+        node = ends.pop()
+        left.discard(node)
+        for source in {edge.source for edge in graph.into(node)} & left:
+            leads[source] -= 1
+            if leads[source] == 0:
+                ends.append(source)
+    return tuple(node for node in stuck if node in left)
 
 
 def _step(graph: Graph, catalog: Catalog, node_id: str, live: bool) -> Step:

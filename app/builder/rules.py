@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from app.builder.catalog import Catalog, Port
 from app.builder.graph import Edge, Graph
@@ -32,20 +32,27 @@ def check_connect(graph: Graph, catalog: Catalog, source: str, output: int, targ
     """Raise a ConnectError unless the wire may be drawn. A wire that holds the port already is no obstacle."""
     for node in (source, target):
         if node not in graph.nodes:
-            raise NoSuchPort(f"there is no node {node}")
+            names = f"{_name(graph, source)} and {_name(graph, target)}"
+            raise NoSuchPort(f"{names} cannot be joined: {node} is no longer there")
     give, take = graph.nodes[source], graph.nodes[target]
     outputs = catalog.of(graph, give).outputs
     if not 0 <= output < len(outputs):
-        raise NoSuchPort(f"{give.name} has no output number {output}")
+        what = f"output number {output}" if outputs else "output"
+        raise NoSuchPort(f"{give.name} has no {what} to connect to {take.name}")
     wanted = catalog.of(graph, take).input(port)
     if wanted is None:
-        raise NoSuchPort(f"{take.name} has no input {port}")
+        what = f"input {port}" if catalog.of(graph, take).inputs else "input"
+        raise NoSuchPort(f"{take.name} has no {what} for {give.name}")
     if any((e.source, e.output, e.target, e.port) == (source, output, target, port) for e in graph.into(target)):
         if not wanted.variadic:
             raise AlreadyConnected(f"{give.name} is connected to {take.name} already")
     if source == target or source in downstream(graph, (target,)):
         raise WouldLoop(f"{take.name} leads to {give.name}; a wire back would make a loop")
     _check_kind(outputs[output], wanted, give.name, take.name)
+
+
+def _name(graph: Graph, node: str) -> str:
+    return graph.nodes[node].name if node in graph.nodes else node
 
 
 def _check_kind(given: Port, wanted: Port, source: str, target: str) -> None:
@@ -86,7 +93,7 @@ def upstream(graph: Graph, starts: Iterable[str]) -> set[str]:
     return _reach(starts, lambda node: (edge.source for edge in graph.into(node)))
 
 
-def _reach(starts: Iterable[str], neighbours) -> set[str]:  # type: ignore[no-untyped-def]
+def _reach(starts: Iterable[str], neighbours: Callable[[str], Iterable[str]]) -> set[str]:
     seen: set[str] = set()
     todo = list(starts)
     while todo:

@@ -1,48 +1,63 @@
 """What every wire carries, found by running each call on meta tensors: torch's own rules, no memory.
 
-Each call runs with two batch sizes; a dimension that differs depends on N. Answers are kept by what determines them
-(op, parameters, arriving types), so an edit runs again only what it changes.
+Each call runs with two batch sizes; a dimension that differs depends on N. Both are primes that no layer has as a size,
+so that the batch is not taken for channels, nor a batch of one size for one of any. Answers are kept by what determines
+them (op, parameters, arriving types), so an edit runs again only what it changes.
 """
 
 from __future__ import annotations
 
+import math
+import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from app.builder import ops
-from app.builder.catalog import OpSpec
+from app.builder.catalog import OpSpec, Param
 from app.builder.introspect import find
 from app.builder.literals import AUTO, DType
+from app.builder.params import ParamError, check_param
 from app.builder.plan import Plan, Ref, Step
-from app.builder.value_types import Dim, TensorType, TupleType, ValueType
+from app.builder.value_types import Dim, Size, TensorType, TupleType, ValueType
 from app.frozen import FrozenMap
 
-BATCHES = (64, 96)
+BATCHES = (1009, 2017)
+# Real tensors, tried for torch's words alone, have a batch as people use it.
+REAL_BATCH = 64
 _KEPT = 8192
-_LARGEST_REAL = 1 << 22
+_LARGEST_REAL = 1 << 20
+_LARGEST_REAL_WEIGHTS = 1 << 24
+_LARGEST_REAL_PADDING = 256
+_RECURRENT = ("nn.LSTM", "nn.GRU")
+_LEADING_SIZE = {"Tensor.view": "size", "torch.reshape": "shape"}
 
 
 @dataclass(frozen=True)
 class Failed:
-    """The call does not run: torch's words, from meta tensors and, where it was small enough to try, from real ones."""
+    """The call does not run: torch's words, from meta tensors and, where it was small enough to try, from real ones.
+
+    `dtype` says that the shapes fit and the dtypes do not.
+    """
 
     error: str
     real_error: str = ""
+    dtype: bool = False
 
 
 @dataclass(frozen=True)
 class Ran:
     """The call runs: types of its outputs and how many parameters its module has.
 
-    `fixed_batch` says that it ran with one batch size and not with another.
+    `fixed_batch` is the only batch size that it runs with, 0 where it runs with any.
     """
 
     outputs: tuple[ValueType, ...]
     parameters: int = 0
-    fixed_batch: bool = False
+    fixed_batch: int = 0
 
 
 @dataclass(frozen=True)
@@ -55,6 +70,7 @@ class StepResult:
 
 
 _memo: OrderedDict[tuple[Any, ...], Ran | Failed] = OrderedDict()
+_memo_lock = threading.Lock()
 
 
 def infer(plan: Plan) -> dict[str, StepResult]:
@@ -71,7 +87,8 @@ def _infer_step(step: Step, results: dict[str, StepResult]) -> StepResult:
     resolved = resolve(step, known)  # type: ignore[arg-type]
     complete = all(port.name in known for port in step.spec.inputs if port.required or port.name in inputs)
     settled = all(resolved.get(p.name) is not AUTO and (not p.required or p.name in resolved) for p in step.spec.params)
-    if step.spec.kind in ("unknown", "output") or not complete or not settled:
+    fitting = all(_kind(value) == port.kind for port in step.spec.inputs for value in known.get(port.name, ()))
+    if step.spec.kind in ("unknown", "output") or not (complete and settled and fitting and _sound(step)):
         return StepResult(None, resolved, known)  # type: ignore[arg-type]
     return StepResult(_remembered(step.spec, resolved, known), resolved, known)  # type: ignore[arg-type]
 
@@ -83,10 +100,33 @@ def _value(ref: Ref, results: dict[str, StepResult]) -> ValueType | None:
     return result.outcome.outputs[ref.output]
 
 
+def _kind(value: ValueType | None) -> str:
+    """The kind of port that the value fits."""
+    return "tuple" if isinstance(value, TupleType) else "tensor"
+
+
+def _sound(step: Step) -> bool:
+    """Whether the node sets nothing but parameters that its op has, to values that they may have."""
+    return all((param := step.spec.param(name)) and _allowed(param, value) for name, value in step.node.params.items())
+
+
+def _allowed(param: Param, value: Any) -> bool:
+    try:
+        check_param(param, value)
+    except ParamError:
+        return False
+    return True
+
+
 def resolve(step: Step, inputs: FrozenMap[str, tuple[ValueType, ...]]) -> FrozenMap[str, Any]:
-    """The node's parameters with every AUTO put in place as far as the arriving shapes tell."""
-    values = dict(step.node.params)
+    """The node's parameters with every AUTO put in place as far as the arriving shapes tell.
+
+    A value that its parameter may not have is left out: what is here can be written into source.
+    """
+    values = {}
     for param in step.spec.params:
+        if param.name in step.node.params and _allowed(param, step.node.params[param.name]):
+            values[param.name] = step.node.params[param.name]
         if param.auto and values.get(param.name, AUTO) is AUTO:
             values[param.name] = _arriving(step.spec.key, param.name, inputs)
     return FrozenMap(values)
@@ -109,12 +149,16 @@ def _arriving(key: str, param: str, inputs: FrozenMap[str, tuple[ValueType, ...]
 
 def _remembered(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any]) -> Ran | Failed:
     key = (spec.key, params, inputs)
-    if key in _memo:
-        _memo.move_to_end(key)
-        return _memo[key]
-    outcome = _memo[key] = run(spec, params, inputs)
-    if len(_memo) > _KEPT:
-        _memo.popitem(last=False)
+    with _memo_lock:
+        kept = _memo.get(key)
+        if kept is not None:
+            _memo.move_to_end(key)
+            return kept
+    outcome = run(spec, params, inputs)
+    with _memo_lock:
+        _memo[key] = outcome
+        if len(_memo) > _KEPT:
+            _memo.popitem(last=False)
     return outcome
 
 
@@ -124,42 +168,107 @@ def run(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[
         shape = tuple(params["shape"])
         return Ran((TensorType((Dim(1), *shape), params.get("dtype", DType("float32")).name),))
     try:
-        with torch.no_grad(), torch.device("meta"):
-            call, parameters = _callable(spec, params)
-            first = call(_tensors(inputs, BATCHES[0], "meta"))
+        outcome = _ran(spec, params, inputs, BATCHES)
     except Exception as error:  # whatever torch raises is the answer
-        return Failed(_words(error), _real_words(spec, params, inputs))
-    try:
-        with torch.no_grad(), torch.device("meta"):
-            second = call(_tensors(inputs, BATCHES[1], "meta"))
-    except Exception:  # it ran with one batch and not with the other: that is what there is to say
-        return Ran(_outputs(spec, first, first), parameters, fixed_batch=True)
-    return Ran(_outputs(spec, first, second), parameters)
+        for batch in _own_batches(spec, params):
+            try:
+                return _ran(spec, params, inputs, (batch, batch))
+            except Exception:  # not this one either; what there is to say is why it fails with any batch
+                continue
+        return Failed(_words(error), _real_words(spec, params, inputs, REAL_BATCH))
+    if any(dtype != "float32" for values in inputs.values() for value in values for dtype in _dtypes(value)):
+        # Meta tensors pass where dtypes do not agree, in `nn.Linear` for one.
+        words = _real_words(spec, params, inputs, 2)
+        if words:
+            return Failed(words, words, dtype=True)
+    return outcome
 
 
-def _callable(spec: OpSpec, params: FrozenMap[str, Any]) -> tuple[Any, int]:
-    """A function of {port: tensors}, and the number of parameters of its module."""
-    values = {name: _torch_value(value) for name, value in params.items()}
-    target = find(spec.target)
-    parameters = 0
-    if spec.kind == "module":
+def _dtypes(value: ValueType) -> tuple[str, ...]:
+    if isinstance(value, TensorType):
+        return (value.dtype,)
+    return tuple(dtype for item in value.items for dtype in _dtypes(item))
+
+
+def _ran(
+    spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[ValueType, ...]], batches: tuple[int, int]
+) -> Ran:
+    """What comes out with two batch sizes; raises what torch raises. With one size twice nothing depends on N."""
+    taken, restore = _one_step(spec, params, inputs)
+    with torch.no_grad(), torch.device("meta"):
+        call = _Call.of(spec, params)
+        first, second = (call(taken, batch, "meta") for batch in batches)
+    fixed = batches[0] if batches[0] == batches[1] else 0
+    return Ran(restore(_outputs(spec, first, second)), call.parameters, fixed)
+
+
+def _one_step(
+    spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[ValueType, ...]]
+) -> tuple[FrozenMap[str, tuple[ValueType, ...]], Callable[[tuple[ValueType, ...]], tuple[ValueType, ...]]]:
+    """The inputs of a recurrent layer cut to one step of time, and what puts the time back into its outputs.
+
+    On meta tensors torch goes through the steps one by one in Python, which takes seconds for a long sequence; the
+    shapes of a step do not depend on how many there are.
+    """
+    value = inputs["input"][0] if spec.key in _RECURRENT else None
+    if not isinstance(value, TensorType) or len(value.shape) not in (2, 3):
+        return inputs, lambda outputs: outputs
+    place = 1 if len(value.shape) == 3 and params.get("batch_first") else 0
+    time = value.shape[place]
+    if time == 0:
+        return inputs, lambda outputs: outputs
+    return inputs.set("input", (_with_size(value, place, 1),)), lambda outputs: (
+        _with_size(outputs[0], place, time),
+        *outputs[1:],
+    )
+
+
+def _with_size(value: ValueType, place: int, size: Size) -> ValueType:
+    assert isinstance(value, TensorType)
+    return replace(value, shape=(*value.shape[:place], size, *value.shape[place + 1 :]))
+
+
+def _own_batches(spec: OpSpec, params: FrozenMap[str, Any]) -> tuple[int, ...]:
+    """The batch size that a person wrote into the call: the first size of a view."""
+    sizes = params.get(_LEADING_SIZE.get(spec.key, ""))
+    return sizes[:1] if isinstance(sizes, tuple) and sizes and 0 < sizes[0] <= 2**16 else ()
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One call of the catalog with its literals, to be run on tensors; `target` is the module or the function."""
+
+    spec: OpSpec
+    target: Any
+    literals: dict[str, Any]
+    parameters: int = 0
+
+    @classmethod
+    def of(cls, spec: OpSpec, params: FrozenMap[str, Any]) -> _Call:
+        """Look the target up and, if it is a class, make the module."""
+        literals = {name: _torch_value(value) for name, value in params.items()}
+        target = find(spec.target)
+        if spec.kind != "module":
+            return cls(spec, target, literals)
         call_names = {param.name for param in spec.params if param.call}
-        module = target(**{name: value for name, value in values.items() if name not in call_names})
-        parameters = sum(parameter.numel() for parameter in module.parameters())
-        target, values = module, {name: value for name, value in values.items() if name in call_names}
-    if spec.kind in ("method", "operator"):
-        ordered = [port.name for port in spec.inputs]
-        return lambda tensors: target(*(tensors[name] for name in ordered), *values.values()), parameters
-    return lambda tensors: target(**tensors, **values), parameters
+        module = target(**{name: value for name, value in literals.items() if name not in call_names})
+        at_call = {name: value for name, value in literals.items() if name in call_names}
+        return cls(spec, module, at_call, sum(parameter.numel() for parameter in module.parameters()))
+
+    def __call__(self, inputs: FrozenMap[str, tuple[ValueType, ...]], batch: int, device: str) -> Any:
+        """Run it with tensors of the types that arrive."""
+        tensors: dict[str, Any] = {}
+        for port in self.spec.inputs:
+            if port.name in inputs:
+                made = [_tensor(value, batch, device) for value in inputs[port.name]]
+                tensors[port.name] = made if port.variadic else made[0]
+        if self.spec.kind in ("method", "operator"):
+            return self.target(*tensors.values(), *self.literals.values())
+        return self.target(**tensors, **self.literals)
 
 
 def _torch_value(value: Any) -> Any:
     return getattr(torch, value.name) if isinstance(value, DType) else value
-
-
-def _tensors(inputs: FrozenMap[str, tuple[ValueType, ...]], batch: int, device: str) -> dict[str, Any]:
-    made = {port: [_tensor(value, batch, device) for value in values] for port, values in inputs.items()}
-    return {port: values if port == "tensors" else values[0] for port, values in made.items()}
 
 
 def _tensor(value: ValueType, batch: int, device: str) -> Any:
@@ -185,7 +294,9 @@ def _type(first: Any, second: Any) -> ValueType:
 def _size(first: int, second: int) -> int | Dim:
     if first == second:
         return first
-    scale = (second - first) // (BATCHES[1] - BATCHES[0])
+    scale, rest = divmod(second - first, BATCHES[1] - BATCHES[0])
+    if rest:
+        raise ValueError(f"a dimension of {first} for a batch of {BATCHES[0]} and of {second} for {BATCHES[1]}")
     return Dim(scale, first - scale * BATCHES[0])
 
 
@@ -193,28 +304,33 @@ def _words(error: Exception) -> str:
     return str(error).partition("\n")[0].strip() or type(error).__name__
 
 
-def _real_words(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any]) -> str:
-    """What torch says with real tensors, whose words people can look up; "" where it is too large to try."""
-    from app.rng import borrowed
+def _real_words(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any], batch: int) -> str:
+    """What torch says with real tensors, whose words people can look up; "" if it runs or is too large to try.
 
-    values = [value for group in inputs.values() for value in group]
-    if any(not isinstance(v, TensorType) or _count(v) > _LARGEST_REAL for v in values):
+    The weights are left as memory had them and nothing is dropped out, so no random number is drawn and a run that
+    goes on beside it is not held up.
+    """
+    if sum(_values(value, batch) for group in inputs.values() for value in group) > _LARGEST_REAL:
+        return ""
+    padding = params.get("padding")
+    if any(type(p) is int and p > _LARGEST_REAL_PADDING for p in (padding if type(padding) is tuple else (padding,))):
         return ""
     try:
-        with borrowed(), torch.no_grad():
+        with torch.no_grad():
             with torch.device("meta"):
-                call, parameters = _callable(spec, params)
-            if parameters > _LARGEST_REAL:
+                call = _Call.of(spec, params)
+            if call.parameters > _LARGEST_REAL_WEIGHTS:
                 return ""
-            call, _ = _callable(spec, params)
-            call(_tensors(inputs, BATCHES[0], "cpu"))
+            if isinstance(call.target, torch.nn.Module):
+                call.target.to_empty(device="cpu").eval()
+            call(inputs, batch, "cpu")
     except Exception as error:  # its words are what was asked for
         return _words(error)
     return ""
 
 
-def _count(value: TensorType) -> int:
-    count = 1
-    for size in value.at(BATCHES[0]):
-        count *= size
-    return count
+def _values(value: ValueType, batch: int) -> int:
+    """How many numbers the value holds."""
+    if isinstance(value, TensorType):
+        return math.prod(value.at(batch))
+    return sum(_values(item, batch) for item in value.items)
