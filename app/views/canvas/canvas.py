@@ -1,0 +1,492 @@
+"""The canvas: the view on the drawing and what lies over it, joined to the document and the selection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
+from PySide6.QtGui import QPainter, QPaintEvent, QPixmapCache, QResizeEvent
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from app.builder import edits
+from app.builder.analysis import Analysis
+from app.builder.arrange import GRID
+from app.builder.catalog import Catalog
+from app.builder.graph import Edge
+from app.builder.problems import Problem
+from app.document import Document
+from app.project import Project
+from app.views import theme
+from app.views.canvas import actions, walking
+from app.views.canvas.commands import Commands
+from app.views.canvas.faces import Pin
+from app.views.canvas.menus import menu_for
+from app.views.canvas.minimap import Minimap
+from app.views.canvas.overlays import Breadcrumb, Callout, Legend, Scales, Word, ZoomControl
+from app.views.canvas.painter import forget_fonts
+from app.views.canvas.rename import RenameField
+from app.views.canvas.scene import CanvasScene, Hit
+from app.views.canvas.search import SearchBox
+from app.views.canvas.view import CanvasView
+from app.views.selection import Selection
+from app.views.widgets.empty import EmptyState
+
+EDGE = 12
+SAID_FOR = 6000
+CALLOUT_FROM = 0.6  # under this zoom the callout shows only for a node that is selected or pointed at
+CACHE_KILOBYTES = 64 * 1024
+
+
+class Canvas(QWidget):
+    """The network as a drawing that can be edited. Every edit goes through the document."""
+
+    cureRequested = Signal(object)  # Cure
+    editRequested = Signal(str)  # node id: Enter or a double click
+    renameRequested = Signal(str, str)  # node id, name; the canvas renames by itself
+    exampleRequested = Signal()
+    said = Signal(str)  # why something was not done
+
+    def __init__(self, document: Document, selection: Selection, catalog: Catalog, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        QPixmapCache.setCacheLimit(max(QPixmapCache.cacheLimit(), CACHE_KILOBYTES))
+        self.document, self.selection, self.catalog = document, selection, catalog
+        self.scene = CanvasScene(catalog, self)
+        self.commands = Commands(document, selection, catalog, self.scene, self)
+        self.view = CanvasView(self.scene, self.commands, selection, self)
+        self._put: Callable[[str], object] = self.add_op
+        self._framed = False
+        self._ring = False
+        self._hidden: Problem | None = None
+        self._told: str | None = None
+        self._running = False
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self.view)
+        self.setFocusProxy(self.view)
+        self.setAccessibleName("Network")
+        self._make_overlays()
+        self.actions = self._make_actions()
+        self._dash = QTimer(self)
+        self._dash.setInterval(100)
+        self._dash.timeout.connect(self._turn)
+        self._turns = 0.0
+        self._connect()
+        self.scene.show_project(document.project)
+        self._refresh()
+
+    def _make_overlays(self) -> None:
+        self.breadcrumb = Breadcrumb(self)
+        self.legend = Legend(self)
+        self.scales = Scales(self)
+        self.zoom_control = ZoomControl(self)
+        self.minimap = Minimap(self.scene, self)
+        self.callout = Callout(self)
+        self.search = SearchBox(self.catalog, self)
+        self.rename_field = RenameField(self)
+        self.word = Word(self)
+        self.empty = EmptyState(
+            "add", "Nothing on the canvas yet", "Drag a layer here, or press Tab to search.", "Open the digits example", self
+        )
+        self.empty.setAttribute(Qt.WidgetAttribute.WA_NoMousePropagation, False)
+
+    def _make_actions(self) -> dict:
+        nudge = self.commands.nudge
+        return actions.make(
+            self.view,
+            {
+                "search": self.open_search,
+                "cut": self.commands.cut,
+                "copy": self.commands.copy,
+                "paste": self.commands.paste,
+                "duplicate": self.commands.duplicate,
+                "delete": self.commands.delete,
+                "delete_reconnect": self.commands.delete_reconnect,
+                "select_all": self.commands.select_all,
+                "edit": self._edit,
+                "rename": self.rename_selected,
+                "lay_out": self.lay_out,
+                "frame_selection": self.frame_selection,
+                "frame_all": self.frame_all,
+                "zoom_in": lambda: self.view.zoom_by(1.25),
+                "zoom_out": lambda: self.view.zoom_by(0.8),
+                "zoom_100": lambda: self.view.zoom_to(1.0),
+                "cancel": self.cancel,
+                "left": lambda: self._arrow(walking.LEFT),
+                "right": lambda: self._arrow(walking.RIGHT),
+                "up": lambda: self._arrow(walking.UP),
+                "down": lambda: self._arrow(walking.DOWN),
+                "nudge_left": lambda: nudge(-GRID, 0),
+                "nudge_right": lambda: nudge(GRID, 0),
+                "nudge_up": lambda: nudge(0, -GRID),
+                "nudge_down": lambda: nudge(0, GRID),
+            },
+        )
+
+    def _connect(self) -> None:
+        self.document.changed.connect(self._changed)
+        self.document.replaced.connect(self._replaced)
+        self.selection.changed.connect(self._selected)
+        self.selection.hovered.connect(self._hovered)
+        theme.manager().changed.connect(self._retheme)
+        self.commands.said.connect(self.say)
+        self.commands.said.connect(self.said)
+        view = self.view
+        view.zoomed.connect(self.zoom_control.set_zoom)
+        view.moved.connect(self._moved)
+        view.refusal.connect(self._refuse)
+        view.search_wanted.connect(self._search_at)
+        view.loose_end.connect(self._search_loose)
+        view.open_wanted.connect(self.editRequested)
+        view.menu_wanted.connect(self._menu)
+        view.dragging.connect(self._dragging)
+        view.focus_ring.connect(self._show_ring)
+        self.zoom_control.out.clicked.connect(lambda: view.zoom_by(0.8))
+        self.zoom_control.into.clicked.connect(lambda: view.zoom_by(1.25))
+        self.zoom_control.percent.clicked.connect(lambda: view.zoom_to(1.0))
+        self.zoom_control.all.clicked.connect(self.frame_all)
+        self.minimap.wanted.connect(view.show_point)
+        self.callout.cure_wanted.connect(self.cureRequested)
+        self.callout.dismissed.connect(self._dismiss)
+        self.search.chosen.connect(self._chosen)
+        self.search.closed.connect(self._back_to_view)
+        self.rename_field.renamed.connect(self.renameRequested)
+        self.rename_field.closed.connect(self._back_to_view)
+        self.renameRequested.connect(self.commands.rename)
+        self.empty.acted.connect(self.exampleRequested)
+
+    # --- What others ask of it
+
+    @property
+    def zoom_percent(self) -> int:
+        return round(self.view.zoom * 100)
+
+    def set_analysis(self, analysis: Analysis) -> None:
+        """Show shapes, parameter counts and problems."""
+        self.scene.set_analysis(analysis)
+        self._show_widths()
+        self._show_callout()
+
+    def set_gradients(self, norms: Mapping[str, Sequence[float]], low: float, high: float) -> None:
+        """Show gradient norms on the nodes, oldest first, coloured on a log scale from `low` to `high`.
+
+        An empty mapping takes the strips away.
+        """
+        self.scene.set_gradients(norms, low, high)
+        if norms:
+            self.scales.show_heat(low, high)
+        else:
+            self.scales.hide_heat()
+        self._arrange_overlays()
+
+    def set_running(self, running: bool) -> None:
+        """While a run goes on, wires are as wide as what one sample puts on them. Editing goes on as before."""
+        self._running = running
+        self.scene.set_widths(running)
+        self._show_widths()
+
+    def _show_widths(self) -> None:
+        self.scales.show_widths(self.scene.largest_count() if self._running else None)
+        self._arrange_overlays()
+
+    def set_active(self, nodes: Iterable[str]) -> None:
+        """Ring the nodes that run at this moment."""
+        wanted = frozenset(nodes) & frozenset(self.scene.nodes)
+        self.scene.set_active(wanted)
+        if wanted and not theme.manager().reduced_motion:
+            self._dash.start()
+        else:
+            self._dash.stop()
+
+    def _turn(self) -> None:
+        self._turns -= 1.0
+        self.scene.turn_dash(self._turns)
+
+    def add_op(self, op: str) -> str | None:
+        """Put a new node on the canvas: behind the selected node if there is one, else in the middle of what is in
+        sight. Returns its id."""
+        single = self.selection.single
+        if single in self.scene.nodes:
+            new = self.commands.add_behind(op, single)
+        else:
+            new = self.commands.add_at(op, self.scene.free_spot(op, self.view.visible_area().center()))
+        if new is not None:
+            self.reveal([new])
+        return new
+
+    def frame_all(self) -> None:
+        """Show everything."""
+        self.view.frame(self.scene.whole())
+
+    def frame_selection(self) -> None:
+        """Show the selected nodes, or everything."""
+        area = self.scene.rect_of(self.selection.ids)
+        self.view.frame(area if not area.isEmpty() else self.scene.whole(), most=max(1.0, min(self.view.zoom, 1.5)))
+
+    def reveal(self, nodes: Iterable[str]) -> None:
+        """Move as little as it takes to have nodes in sight."""
+        area = self.scene.rect_of(nodes)
+        if not area.isEmpty() and not self.view.visible_area().adjusted(40, 56, -40, -40).contains(area):
+            self.view.show_point(area.center())
+
+    def lay_out(self) -> None:
+        """Place all nodes anew, in rows as wide as the window."""
+        if self.scene.nodes:
+            self.commands.lay_out(max(self.width() - 96.0, 640.0))
+            self.frame_all()
+
+    def open_search(self) -> None:
+        """Search a layer to add, at the pointer if it is over the canvas."""
+        spot = self.view.mapFromGlobal(self.cursor().pos())
+        inside = self.view.viewport().rect().contains(spot) and self.underMouse()
+        self._search_at(self.view.mapToScene(spot) if inside else self.view.visible_area().center(), pointed=inside)
+
+    def rename_selected(self) -> None:
+        """Edit the name of the selected node where it stands."""
+        node = self.selection.single
+        if node not in self.scene.nodes:
+            self.say("Select one node to rename it")
+            return
+        self.reveal([node])
+        body = self.scene.nodes[node].body
+        area = self._on_canvas(QRectF(body.left(), body.top() + 2, body.width(), 26))
+        self.rename_field.open_over(node, self.scene.graph.nodes[node].name, area)
+
+    def cancel(self) -> None:
+        """Cancel the gesture under way; without one select nothing."""
+        if not self.view.cancel_gesture():
+            self.commands.select(())
+
+    def say(self, text: str) -> None:
+        """A word at the foot of the canvas, for a while."""
+        self.word.say(text, QPoint(EDGE, self.height() - 44), SAID_FOR)
+
+    # --- Following the document, the selection, the theme
+
+    def _changed(self, before: Project, after: Project) -> None:
+        if before.graph is not after.graph or before.positions is not after.positions:
+            if self.view.busy:
+                self.view.cancel_gesture()
+            self.scene.show_project(after)
+            kept = self.selection.ids & frozenset(after.graph.nodes)
+            if kept != self.selection.ids:
+                self.selection.set(kept, self)
+                self.scene.set_selected(kept)
+            self._refresh()
+
+    def _replaced(self, project: Project) -> None:
+        """Another project: everything in sight once it is drawn."""
+        self.view.cancel_gesture()
+        self._framed = False
+        self.selection.set((), self)
+        QTimer.singleShot(0, self, self._frame_once)
+
+    def _frame_once(self) -> None:
+        if not self._framed and self.scene.nodes and self.isVisible():
+            self._framed = True
+            self.frame_all()
+
+    def _selected(self, ids: frozenset[str], origin: object) -> None:
+        self.scene.set_selected(ids)
+        if origin is not self:
+            self.scene.select_wires(())
+            self.reveal(ids)
+        self._show_callout()
+        self._enable()
+
+    def _hovered(self, node: str | None) -> None:
+        if not self.view.busy:
+            self.scene.set_hovered(node, self.scene.hovered_wire if node is None else None)
+        self._show_callout(node)
+
+    def _retheme(self) -> None:
+        forget_fonts()
+        self.scene.retheme()
+        self.legend.refont()
+        self.word.restyle()
+        self.minimap.refresh()
+        self._moved()
+        self.view.viewport().update()
+
+    def _refresh(self) -> None:
+        some = bool(self.scene.nodes)
+        self.empty.setVisible(not some)
+        self.minimap.setVisible(some)
+        self.zoom_control.setVisible(some)
+        self._show_callout()
+        self._enable()
+
+    def _enable(self) -> None:
+        """Actions that need a selection are grey without one."""
+        ids, one = bool(self.selection.ids), self.selection.single is not None
+        for key in ("cut", "copy", "duplicate", "delete_reconnect", "frame_selection"):
+            self.actions[key].setEnabled(ids or key == "frame_selection")
+        for key in ("rename", "edit"):
+            self.actions[key].setEnabled(one)
+
+    # --- Search
+
+    def _search_at(self, point: QPointF, pointed: bool = True) -> None:
+        def put(op: str) -> None:
+            if self.selection.single in self.scene.nodes:
+                self.add_op(op)
+            else:
+                self.commands.add_at(op, point if pointed else self.scene.free_spot(op, point))
+
+        self._open_search(point, put)
+
+    def _search_loose(self, node: str, from_output: bool, pin: Pin, point: QPointF) -> None:
+        """For the loose end of a wire: what fits there."""
+        graph, commands = self.scene.graph, self.commands
+        if from_output:
+            only = edits.fitting_after(graph, self.catalog, node, pin.index)
+        else:
+            only = edits.fitting_before(graph, self.catalog, node, pin.port)
+
+        def put(op: str) -> None:
+            if from_output:
+                commands.add_after(op, node, pin.index, point)
+            else:
+                commands.add_before(op, node, pin.port, point)
+
+        side = "behind" if from_output else "before"
+        self._open_search(point, put, only, f"Enter adds and connects {side} {graph.nodes[node].name}")
+
+    def search_on(self, wire: Edge, point: QPointF) -> None:
+        """Search a layer to put on a wire."""
+        graph = self.scene.graph
+        after = edits.fitting_after(graph, self.catalog, wire.source, wire.output)
+        before = edits.fitting_before(graph, self.catalog, wire.target, wire.port)
+        only = [op for op in after if op in before]
+        hint = f"Enter inserts before {graph.nodes[wire.target].name}"
+        self._open_search(point, lambda op: self.commands.insert(op, wire, point), only, hint)
+
+    def _open_search(
+        self, point: QPointF, put: Callable[[str], object], only: Iterable[str] | None = None, hint: str = ""
+    ) -> None:
+        self._put = put
+        self.search.open_at(self.view.mapTo(self, self.view.mapFromScene(point)), only, hint)
+
+    def _chosen(self, op: str) -> None:
+        self._put(op)
+
+    def _back_to_view(self) -> None:
+        self.view.setFocus()
+
+    # --- Keys
+
+    def _edit(self) -> None:
+        if self.selection.single is not None:
+            self.editRequested.emit(self.selection.single)
+
+    def _arrow(self, direction: tuple[int, int]) -> None:
+        """One node selected: walk. Several: nudge by a pixel. None: begin with the first."""
+        if len(self.selection.ids) > 1:
+            self.commands.nudge(*direction)
+            return
+        places = {node: item.body for node, item in self.scene.nodes.items()}
+        single = self.selection.single
+        if single in places:
+            target = walking.step(self.scene.graph, places, single, direction)
+        else:
+            target = min(places, key=lambda node: (places[node].top() // 40, places[node].left()), default=None)
+        if target is not None:
+            self.commands.select([target])
+            self.reveal([target])
+
+    def _menu(self, hit: Hit, spot: QPoint) -> None:
+        menu = menu_for(self, hit, spot)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.popup(spot)
+
+    # --- What lies over the canvas
+
+    def _refuse(self, text: str, position: QPoint) -> None:
+        self.word.say(text, self.view.mapTo(self, position) + QPoint(16, 14))
+
+    def _dismiss(self, problem: Problem) -> None:
+        self._hidden = problem
+        self._show_callout()
+        self.view.setFocus()
+
+    def _show_callout(self, hovered: str | None = None) -> None:
+        """The callout of the selected node, else of the one pointed at, else of the first that has an error."""
+        problems = self.scene.problems
+        errors = [node for node, found in problems.items() if found[0].severity == "error" and node in self.scene.nodes]
+        chosen = self.selection.single
+        if chosen not in problems or chosen not in self.scene.nodes:
+            chosen = hovered if hovered in problems and hovered in self.scene.nodes else None
+        if chosen is None and self._told in errors:
+            chosen = self._told
+        far = self.view.zoom < CALLOUT_FROM
+        if chosen is None and errors and not far:
+            chosen = errors[0]
+        self._told = chosen
+        problem = problems[chosen][0] if chosen is not None else None
+        if problem is None or problem == self._hidden or self.view.busy:
+            self.callout.hide()
+            return
+        self.callout.set_problem(problem)
+        self._place_callout()
+
+    def _place_callout(self) -> None:
+        node = self.scene.nodes.get(self._told) if self._told is not None else None
+        if node is None or self.callout.problem is None:
+            return
+        foot = self._on_canvas(node.body)
+        inside = QRectF(self.rect()).intersects(foot)
+        self.callout.point_at(QPointF(foot.center().x(), foot.bottom()))
+        self.callout.setVisible(inside and self.callout.problem != self._hidden and not self.view.busy)
+        if self.callout.isVisible():
+            self.callout.stackUnder(self.search)
+
+    def _on_canvas(self, area: QRectF) -> QRectF:
+        """An area of the scene in this widget's pixels."""
+        seen = self.view.viewportTransform().mapRect(area)
+        return seen.translated(QPointF(self.view.mapTo(self, QPoint(0, 0))))
+
+    def _moved(self) -> None:
+        self.minimap.set_seen(self.view.visible_area())
+        self._place_callout()
+
+    def _dragging(self, on: bool) -> None:
+        if on:
+            self.callout.hide()
+        else:
+            QTimer.singleShot(0, self, self._show_callout)
+
+    def _show_ring(self, on: bool) -> None:
+        self._ring = on
+        margin = 2 if on else 0
+        self.layout().setContentsMargins(margin, margin, margin, margin)
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.fillRect(self.rect(), theme.current().accent if self._ring else theme.current().canvas)
+        painter.end()
+
+    def _arrange_overlays(self) -> None:
+        width, height = self.width(), self.height()
+        self.breadcrumb.move(EDGE, 10)
+        self.scales.adjustSize()
+        shown = not self.scales.heat.isHidden() or not self.scales.widths.isHidden()
+        self.scales.setVisible(shown)
+        self.legend.setVisible(not shown)
+        self.legend.move(width - EDGE - self.legend.width() + 8, 10)
+        self.scales.move(width - EDGE - self.scales.width(), 13)
+        self.minimap.move(width - EDGE - self.minimap.width(), height - EDGE - self.minimap.height())
+        self.zoom_control.adjustSize()
+        self.zoom_control.move(
+            self.minimap.x() - 8 - self.zoom_control.width(), height - EDGE - self.zoom_control.height()
+        )
+        self.empty.setGeometry((width - 360) // 2, (height - 260) // 2, 360, 260)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._arrange_overlays()
+        self._moved()
+
+    def showEvent(self, event) -> None:
+        super().showEvent(event)
+        self._arrange_overlays()
+        QTimer.singleShot(0, self, self._frame_once)

@@ -1,0 +1,269 @@
+"""What can be done on the canvas, each a step of the document with a text that says it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from PySide6.QtCore import QObject, QPointF, Signal
+from PySide6.QtGui import QGuiApplication
+
+from app.builder import edits
+from app.builder.arrange import GAP, GRID, LANE_GAP, arrange
+from app.builder.catalog import Catalog
+from app.builder.graph import Edge
+from app.builder.rules import ConnectError
+from app.document import Document
+from app.project import Project
+from app.views.canvas import clipboard
+from app.views.canvas.geometry import snapped
+from app.views.canvas.scene import CanvasScene
+from app.views.selection import Selection
+
+PASTE_STEP = 32.0
+
+
+class Commands(QObject):
+    """Edits through the document. `said` carries a word to the person: why something was not done."""
+
+    said = Signal(str)
+
+    def __init__(
+        self, document: Document, selection: Selection, catalog: Catalog, scene: CanvasScene, origin: QObject
+    ) -> None:
+        super().__init__(origin)
+        self._document, self._selection, self._catalog, self._scene = document, selection, catalog, scene
+        self._origin = origin
+        self._pastes: tuple[str, int] = ("", 0)
+
+    # --- Ground
+
+    @property
+    def project(self) -> Project:
+        """The open project with a place for every node, as shown; edits start from it."""
+        project = self._document.project
+        if all(node in project.positions for node in project.graph.nodes):
+            return project
+        return edits.changed(project, positions=self._scene.positions)
+
+    def name(self, node: str) -> str:
+        return self._document.project.graph.nodes[node].name
+
+    def select(self, nodes: Iterable[str]) -> None:
+        self._scene.select_wires(())
+        self._selection.set(nodes, self._origin)
+
+    def _apply(self, text: str, make: Callable[[], Project], merge: str | None = None) -> bool:
+        """One step; a refused connection is said instead."""
+        try:
+            project = make()
+        except ConnectError as error:
+            self.said.emit(sentence(str(error)))
+            return False
+        self._document.apply(text, project, merge)
+        return True
+
+    def _apply_new(self, text: str, make: Callable[[], tuple[Project, str]]) -> str | None:
+        """One step that makes a node, which is selected then."""
+        try:
+            project, new = make()
+        except ConnectError as error:
+            self.said.emit(sentence(str(error)))
+            return None
+        self._document.apply(text, project)
+        self.select([new])
+        return new
+
+    # --- Adding
+
+    def add_at(self, op: str, middle: QPointF) -> str | None:
+        """Put a new node with its middle at a point."""
+        return self._apply_new(
+            f"Add {self._label(op)}", lambda: edits.add(self.project, self._catalog, op, self._corner(op, middle))
+        )
+
+    def add_behind(self, op: str, node: str) -> str | None:
+        """Put a new node to the right of another and connect it behind it."""
+        at = self._place_behind(op, node)
+        return self._apply_new(
+            f"Add {self._label(op)} behind {self.name(node)}",
+            lambda: edits.add_behind(self.project, self._catalog, op, node, at),
+        )
+
+    def add_after(self, op: str, source: str, output: int, at: QPointF) -> str | None:
+        """Put a new node at the loose end of a wire from an output."""
+        corner = snapped(QPointF(at.x(), at.y() - self._scene.size_of(op).anchor), self._scene.size_of(op).anchor)
+        return self._apply_new(
+            f"Add {self._label(op)} behind {self.name(source)}",
+            lambda: edits.add_after(self.project, self._catalog, op, source, output, (corner.x(), corner.y())),
+        )
+
+    def add_before(self, op: str, target: str, port: str, at: QPointF) -> str | None:
+        """Put a new node at the loose end of a wire into an input."""
+        size = self._scene.size_of(op)
+        corner = snapped(QPointF(at.x() - size.width, at.y() - size.anchor), size.anchor)
+        return self._apply_new(
+            f"Add {self._label(op)} before {self.name(target)}",
+            lambda: edits.add_before(self.project, self._catalog, op, target, port, (corner.x(), corner.y())),
+        )
+
+    def insert(self, op: str, wire: Edge, middle: QPointF) -> str | None:
+        """Put a new node on a wire."""
+        return self._apply_new(
+            f"Insert {self._label(op)} before {self.name(wire.target)}",
+            lambda: edits.insert(self.project, self._catalog, op, wire, self._corner(op, middle)),
+        )
+
+    def _label(self, op: str) -> str:
+        return self._catalog[op].label
+
+    def _corner(self, op: str, middle: QPointF) -> tuple[float, float]:
+        size = self._scene.size_of(op)
+        point = snapped(QPointF(middle.x() - size.width / 2, middle.y() - size.anchor), size.anchor)
+        return point.x(), point.y()
+
+    def _place_behind(self, op: str, node: str) -> tuple[float, float]:
+        """Right of a node on its line, or the next line below that is free."""
+        size, item = self._scene.size_of(op), self._scene.nodes[node]
+        line = item.y() + item.geometry.anchor
+        point = snapped(QPointF(item.body.right() + GAP, line - size.anchor), size.anchor)
+        area = item.body
+        area.setRect(point.x() - 8, point.y() - 8, size.width + 16, size.height + 16)
+        while found := self._scene.index.inside(area):
+            lowest = max(self._scene.nodes[other].body.bottom() for other in found)
+            point = snapped(QPointF(point.x(), lowest + LANE_GAP), size.anchor)
+            area.moveTop(point.y() - 8)
+        return point.x(), point.y()
+
+    # --- Wires
+
+    def connect_ports(self, source: str, output: int, target: str, port: str) -> bool:
+        """Draw a wire."""
+        text = f"Connect {self.name(source)} to {self.name(target)}"
+        return self._apply(
+            text, lambda: edits.connect(self.project, self._catalog, source, output, target, port)
+        )
+
+    def move_end(self, wire: Edge, target: str, port: str) -> bool:
+        """Take the input end of a wire elsewhere."""
+        if (wire.target, wire.port) == (target, port):
+            return False
+        text = f"Connect {self.name(wire.source)} to {self.name(target)}"
+        return self._apply(text, lambda: edits.move_end(self.project, self._catalog, wire, target, port))
+
+    def cut_wire(self, wire: Edge) -> None:
+        """Remove one wire."""
+        text = f"Cut the wire from {self.name(wire.source)} to {self.name(wire.target)}"
+        self._apply(text, lambda: edits.cut(self.project, [wire]))
+
+    # --- Removing
+
+    def delete(self) -> None:
+        """Remove the selected nodes and wires."""
+        nodes, wires = self._selection.ids, self._scene.selected_wires
+        if nodes or wires:
+            text = f"Delete {self._many(nodes)}" if nodes else f"Delete {_count(len(wires), 'wire')}"
+            self._apply(text, lambda: edits.delete(self.project, nodes, wires))
+
+    def delete_reconnect(self) -> None:
+        """Remove the selected nodes and connect what was before them to what was after."""
+        nodes = self._selection.ids
+        if nodes:
+            text = f"Delete {self._many(nodes)} and reconnect"
+            self._apply(text, lambda: edits.delete_and_reconnect(self.project, self._catalog, nodes))
+        else:
+            self.delete()
+
+    def _many(self, nodes: Iterable[str]) -> str:
+        known = list(nodes)
+        return self.name(known[0]) if len(known) == 1 else _count(len(known), "node")
+
+    # --- Clipboard
+
+    def copy(self) -> bool:
+        """The selected nodes as text on the clipboard."""
+        if not self._selection.ids:
+            return False
+        text = clipboard.to_text(edits.copy(self.project, self._selection.ids))
+        QGuiApplication.clipboard().setText(text)
+        self._pastes = (text, 0)
+        return True
+
+    def cut(self) -> None:
+        """Copy the selected nodes and remove them."""
+        if self.copy():
+            text = f"Cut {self._many(self._selection.ids)}"
+            self._apply(text, lambda: edits.delete(self.project, self._selection.ids))
+            self._pastes = (self._pastes[0], -1)
+
+    def paste(self, at: QPointF | None = None) -> None:
+        """Put what is on the clipboard beside where it was, or about a point."""
+        text = QGuiApplication.clipboard().text()
+        try:
+            piece = clipboard.from_text(text)
+        except clipboard.NotNodes as error:
+            self.said.emit(str(error))
+            return
+        if piece.positions.keys() != piece.graph.nodes.keys():
+            piece = edits.Piece(piece.graph, arrange(piece.graph, {}))
+        count = self._pastes[1] + 1 if self._pastes[0] == text else 1
+        self._pastes = (text, count)
+        dx = dy = PASTE_STEP * count
+        if at is not None:
+            left = min(x for x, _ in piece.positions.values())
+            top = min(y for _, y in piece.positions.values())
+            dx, dy = _grid(at.x() - left), _grid(at.y() - top)
+        self._paste("Paste", piece, dx, dy)
+
+    def duplicate(self) -> None:
+        """Copy the selected nodes beside themselves, past the clipboard."""
+        if self._selection.ids:
+            self._paste("Duplicate", edits.copy(self.project, self._selection.ids), PASTE_STEP, PASTE_STEP)
+
+    def _paste(self, verb: str, piece: edits.Piece, dx: float, dy: float) -> None:
+        project, new = edits.paste(self.project, piece, dx, dy)
+        names = list(piece.graph.nodes.values())
+        what = names[0].name if len(names) == 1 else _count(len(names), "node")
+        self._document.apply(f"{verb} {what}", project)
+        self.select(new)
+
+    # --- Places and names
+
+    def place(self, places: dict[str, tuple[float, float]]) -> None:
+        """Put dragged nodes where they were let go."""
+        self._apply(f"Move {self._many(places)}", lambda: edits.place(self.project, places))
+
+    def nudge(self, dx: float, dy: float) -> None:
+        """Shift the selected nodes; presses in a row are one step."""
+        nodes = self._selection.ids
+        if nodes:
+            key = f"nudge {' '.join(sorted(nodes))}"
+            self._apply(f"Move {self._many(nodes)}", lambda: edits.move(self.project, nodes, dx, dy), key)
+
+    def lay_out(self, row_width: float) -> None:
+        """Place every node anew, in rows."""
+        if self._scene.nodes:
+            places = arrange(self._scene.graph, self._scene.sizes(), row_width)
+            self._apply("Lay out", lambda: edits.changed(self.project, positions=places))
+
+    def rename(self, node: str, name: str) -> None:
+        """Give a node another name. Names in source are made identifiers there; here any text will do."""
+        name = name.strip()[:200]
+        if name and node in self._document.project.graph.nodes and name != self.name(node):
+            graph = self._document.project.graph.with_name(node, name)
+            self._document.apply(f"Rename {self.name(node)} to {name}", edits.changed(self.project, graph))
+
+    def select_all(self) -> None:
+        self.select(self._scene.graph.nodes)
+
+
+def sentence(text: str) -> str:
+    """A clause as a sentence of its own."""
+    return text[:1].upper() + text[1:]
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+def _grid(value: float) -> float:
+    return round(value / GRID) * GRID

@@ -1,0 +1,95 @@
+"""What a node shows, as a value: an item is painted anew only when its face is another. Qt-free."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from app.builder.analysis import Analysis
+from app.builder.catalog import Catalog
+from app.builder.graph import Edge, Graph
+from app.builder.problems import Problem
+from app.frozen import FrozenMap
+from app.views.canvas.summary import compact, detail_line, has_detail, summary_line
+
+
+@dataclass(frozen=True)
+class Pin:
+    """One place for a wire. A variadic port has a pin for each of its wires and a free one; `index` counts them."""
+
+    port: str
+    kind: str
+    index: int = 0
+    wired: bool = False
+    error: bool = False
+
+
+@dataclass(frozen=True)
+class Face:
+    """Everything that is painted of a node but for selection, hover and gradients."""
+
+    name: str
+    category: str
+    line: str
+    detail: str
+    tall: bool
+    inputs: tuple[Pin, ...]
+    outputs: tuple[Pin, ...]
+    state: str = ""  # "", "error", "warning", "unknown"
+    count: str = ""  # the parameter count in few letters, for the gradients overlay
+
+
+Problems = dict[str, tuple[Problem, ...]]
+
+
+def problems_by_node(analysis: Analysis | None) -> Problems:
+    """The problems of each node, errors first."""
+    found: dict[str, list[Problem]] = defaultdict(list)
+    for problem in analysis.problems if analysis else ():
+        if problem.node is not None:
+            found[problem.node].append(problem)
+    return {node: tuple(sorted(group, key=lambda p: p.severity != "error")) for node, group in found.items()}
+
+
+def face_of(graph: Graph, node_id: str, catalog: Catalog, analysis: Analysis | None, problems: Problems) -> Face:
+    """The face of a node."""
+    node = graph.nodes[node_id]
+    spec = catalog.of(graph, node)
+    parameters = analysis.parameters.get(node_id) if analysis else None
+    resolved = analysis.resolved.get(node_id, FrozenMap()) if analysis else FrozenMap()
+    wrong = problems.get(node_id, ())
+    return Face(
+        name=node.name,
+        category=spec.category,
+        line=summary_line(spec, node, resolved),
+        detail=detail_line(spec, node, parameters),
+        tall=has_detail(spec, parameters),
+        inputs=_inputs(graph, node_id, catalog, wrong),
+        outputs=_outputs(graph, node_id, catalog),
+        state=wrong[0].severity if wrong else "unknown" if spec.kind == "unknown" else "",
+        count=compact(parameters) if parameters else "",
+    )
+
+
+def _inputs(graph: Graph, node_id: str, catalog: Catalog, wrong: tuple[Problem, ...]) -> tuple[Pin, ...]:
+    spec = catalog.of(graph, graph.nodes[node_id])
+    wired: dict[str, list[Edge]] = defaultdict(list)
+    for edge in graph.into(node_id):
+        wired[edge.port].append(edge)
+    errors = [problem.port for problem in wrong if problem.severity == "error"]
+    pins: list[Pin] = []
+    for port in spec.inputs:
+        bad = port.name in errors or (None in errors and bool(wired[port.name]))
+        if port.variadic:
+            pins += [Pin(port.name, port.kind, edge.index, True, bad) for edge in wired[port.name]]
+            index = max((edge.index + 1 for edge in wired[port.name]), default=0)
+            pins.append(Pin(port.name, port.kind, index, False, bad and not wired[port.name]))
+        else:
+            pins.append(Pin(port.name, port.kind, 0, bool(wired[port.name]), bad))
+    return tuple(pins)
+
+
+def _outputs(graph: Graph, node_id: str, catalog: Catalog) -> tuple[Pin, ...]:
+    spec = catalog.of(graph, graph.nodes[node_id])
+    used = {edge.output for edge in graph.out_of(node_id)}
+    return tuple(Pin(port.name, port.kind, i, i in used) for i, port in enumerate(spec.outputs))

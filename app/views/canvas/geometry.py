@@ -1,0 +1,102 @@
+"""Where everything is: sizes of nodes, places of ports, the grid. How it looks is the painter's; wires are `routes`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtGui import QFontMetricsF
+
+from app.builder.arrange import GRID, Size
+from app.views.canvas.faces import Face
+from app.views.theme import font
+
+NARROWEST, WIDEST = 76.0, 160.0
+TALL, SHORT, STRIP = 72.0, 50.0, 8.0
+HEADER = 27.0
+INSET = 11.0
+ICON = QRectF(8, 8, 14, 14)
+NAME_LEFT = 28.0
+NAME_BASE, LINE_BASE, DETAIL_BASE = 19.5, 43.5, 61.0
+PORT_SPREAD, PORT_CLOSEST, PORT_MARGIN = 20.0, 14.0, 8.0
+PORT_REACH = 10.0  # how far from a port a press still means it
+OUTLINE = 9.0  # painted round a node: ports, selection, the running ring, the ring of a port that fits
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A node's extent and the heights of its ports under its top. `base` is the height without the gradient strip."""
+
+    width: float
+    base: float
+    strip: bool
+    inputs: tuple[float, ...]
+    outputs: tuple[float, ...]
+
+    @property
+    def height(self) -> float:
+        return self.base + (STRIP if self.strip else 0.0)
+
+    @property
+    def anchor(self) -> float:
+        """The line on which the ports lie; aligned nodes have it in common."""
+        return self.base / 2
+
+    @property
+    def rect(self) -> QRectF:
+        return QRectF(0, 0, self.width, self.height)
+
+    @property
+    def size(self) -> Size:
+        return Size(self.width, self.height, self.anchor)
+
+    def input(self, number: int) -> QPointF:
+        return QPointF(0, self.inputs[number])
+
+    def output(self, number: int) -> QPointF:
+        return QPointF(self.width, self.outputs[number])
+
+
+def shape_of(face: Face, strip: bool = False) -> Shape:
+    """The shape of a node with this face."""
+    name = NAME_LEFT + text_width(face.name, "node") + INSET + (20.0 if face.state else 0.0)
+    line = INSET + text_width(face.line, "label") + INSET
+    detail = INSET + text_width(face.detail, "caption") + INSET if face.detail else 0.0
+    width = float(round(min(max(name, line, detail, NARROWEST), WIDEST)))
+    most = max(len(face.inputs), len(face.outputs))
+    base = max(TALL if face.tall else SHORT, PORT_CLOSEST * (most - 1) + 2 * PORT_MARGIN)
+    return Shape(width, base, strip, _spread(len(face.inputs), base), _spread(len(face.outputs), base))
+
+
+def _spread(count: int, height: float) -> tuple[float, ...]:
+    """Heights of ports, about the middle."""
+    if count < 2:
+        return (height / 2,) * count
+    step = min(PORT_SPREAD, (height - 2 * PORT_MARGIN) / (count - 1))
+    first = height / 2 - step * (count - 1) / 2
+    return tuple(first + step * i for i in range(count))
+
+
+@lru_cache(maxsize=8192)
+def text_width(text: str, role: str) -> float:
+    """The width of a text in the font of a role."""
+    return QFontMetricsF(font(role)).horizontalAdvance(text)
+
+
+def forget_fonts() -> None:
+    """The fonts are others now."""
+    text_width.cache_clear()
+
+
+def snapped(point: QPointF, anchor: float) -> QPointF:
+    """The top left corner nearest to `point` with which a node's left edge and port line are on the grid."""
+    return QPointF(round(point.x() / GRID) * GRID, round((point.y() + anchor) / GRID) * GRID - anchor)
+
+
+def bounds(rects: list[QRectF]) -> QRectF:
+    """The rectangle about all of them."""
+    whole = QRectF()
+    for rect in rects:
+        whole = whole.united(rect)
+    return whole

@@ -1,0 +1,106 @@
+"""The whole drawing small, with a frame about what is in sight; press or drag in it to go there."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QPen, QPixmap
+from PySide6.QtWidgets import QWidget
+
+from app.views import theme
+from app.views.canvas.scene import CanvasScene
+from app.views.widgets.painting import box, start
+
+SIZE = QSize(196, 92)
+PAD = 8
+DELAY = 40  # milliseconds between pictures while things move
+
+
+class Minimap(QWidget):
+    """`wanted` tells the point of the scene that should be in the middle."""
+
+    wanted = Signal(QPointF)
+
+    def __init__(self, scene: CanvasScene, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._scene = scene
+        self._seen = QRectF()
+        self._picture: QPixmap | None = None
+        self._whole = QRectF()
+        self.setFixedSize(SIZE)
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.setAccessibleName("Minimap")
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.setInterval(DELAY)
+        self._timer.timeout.connect(self._forget)
+        scene.redrawn.connect(self.refresh)
+
+    def refresh(self) -> None:
+        """The drawing is another; the picture is made anew soon, once for many changes."""
+        if not self._timer.isActive():
+            self._timer.start()
+
+    def _forget(self) -> None:
+        self._picture = None
+        self.update()
+
+    def set_seen(self, area: QRectF) -> None:
+        """What of the scene is in sight."""
+        if area != self._seen:
+            self._seen = area
+            self.update()
+
+    def _scale(self) -> tuple[float, QPointF]:
+        """Pixels here for one of the scene, and where the scene's origin lies."""
+        whole = self._whole.adjusted(-40, -40, 40, 40)
+        scale = min((SIZE.width() - 2 * PAD) / max(whole.width(), 1), (SIZE.height() - 2 * PAD) / max(whole.height(), 1))
+        scale = min(scale, 0.2)
+        middle = QPointF(SIZE.width() / 2, SIZE.height() / 2)
+        return scale, middle - whole.center() * scale
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        now = theme.current()
+        if self._picture is None:
+            self._picture = self._draw()
+        painter = start(self)
+        box(painter, QRectF(self.rect()), 6, now.panel, now.line2)
+        painter.drawPixmap(0, 0, self._picture)
+        scale, origin = self._scale()
+        seen = QRectF(self._seen.topLeft() * scale + origin, self._seen.size() * scale)
+        seen = seen.intersected(QRectF(self.rect()).adjusted(3, 3, -3, -3))
+        if not seen.isEmpty():
+            painter.setBrush(theme.faded(now.accent, 0.06))
+            painter.setPen(QPen(now.accent, 1.25))
+            painter.drawRoundedRect(seen, 2, 2)
+        painter.end()
+
+    def _draw(self) -> QPixmap:
+        """The nodes as blocks in their categories' colours."""
+        self._whole = self._scene.whole()
+        ratio = self.devicePixelRatioF()
+        picture = QPixmap(SIZE * ratio)
+        picture.setDevicePixelRatio(ratio)
+        picture.fill(Qt.GlobalColor.transparent)
+        now = theme.current()
+        scale, origin = self._scale()
+        painter = QPainter(picture)
+        for item in self._scene.nodes.values():
+            color = now.categories.get(item.face.category, now.line3)
+            if item.face.state == "error":
+                color = now.error
+            body = item.body
+            where = QRectF(body.topLeft() * scale + origin, body.size() * scale)
+            painter.fillRect(where.adjusted(0, 0, max(0, 1.5 - where.width()), max(0, 1.5 - where.height())), color)
+        painter.end()
+        return picture
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        self._go(event.position())
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        if event.buttons() & Qt.MouseButton.LeftButton:
+            self._go(event.position())
+
+    def _go(self, spot: QPointF) -> None:
+        scale, origin = self._scale()
+        self.wanted.emit((spot - origin) / scale)

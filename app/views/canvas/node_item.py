@@ -1,0 +1,172 @@
+"""A node on the scene: holds its face and its state, is painted by the painter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QPainter, QPixmap
+from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
+
+from app.views.canvas.faces import Face, Pin
+from app.views.canvas.geometry import OUTLINE, PORT_REACH, Shape, shape_of
+from app.views.canvas.painter import SIMPLE, NodeLook, heat_cells, paint_ports
+
+LAYER = 2.0
+RAISED = 3.0
+MOST_CELLS, FEWEST_CELLS = 40, 24
+
+
+class NodeItem(QGraphicsItem):
+    """One node. The scene tells it what to show; it tells where its ports are."""
+
+    def __init__(self, node: str, face: Face) -> None:
+        super().__init__()
+        self.node = node
+        self._face = face
+        self._norms: tuple[list[float | None], float, float] | None = None
+        self._cells: QPixmap | None = None
+        self._gradient = ""
+        self._selected = self._hovered = self._active = False
+        self._dash = 0.0
+        self._marks: dict[tuple[bool, int], str] = {}
+        self._shape = shape_of(face)
+        self._look = NodeLook(face, self._shape)
+        self.setZValue(LAYER)
+        self.setCacheMode(QGraphicsItem.CacheMode.DeviceCoordinateCache)
+
+    # --- What it shows
+
+    @property
+    def face(self) -> Face:
+        return self._face
+
+    @property
+    def geometry(self) -> Shape:
+        return self._shape
+
+    @property
+    def body(self) -> QRectF:
+        """The node's rectangle on the scene."""
+        return self._shape.rect.translated(self.pos())
+
+    def set_face(self, face: Face) -> bool:
+        """Show another face; tells whether the shape is another too, so that wires must follow."""
+        if face == self._face:
+            return False
+        self._face = face
+        return self._remake()
+
+    def retheme(self) -> None:
+        """Colours and fonts are others now."""
+        if self._norms is not None:
+            self._cells = heat_cells(*self._norms)
+        self._remake()
+
+    def set_gradients(self, norms: Sequence[float] | None, low: float, high: float) -> bool:
+        """Show the gradient strip, oldest norm first, or none; tells whether the shape is another."""
+        if norms is None:
+            self._norms = self._cells = None
+            self._gradient = ""
+        else:
+            self._norms = (cells_of(norms), low, high)
+            self._cells = heat_cells(*self._norms)
+            self._gradient = f"grad {norms[-1]:.2f}" if len(norms) and self._face.count else ""
+        return self._remake()
+
+    def _remake(self) -> bool:
+        shape = shape_of(self._face, self._cells is not None)
+        other = shape != self._shape
+        if other:
+            self.prepareGeometryChange()
+            self._shape = shape
+        self._look = NodeLook(self._face, shape, self._gradient)
+        self.update()
+        return other
+
+    def set_state(
+        self, *, selected: bool | None = None, hovered: bool | None = None, active: bool | None = None
+    ) -> None:
+        """Show or end a state; None leaves it as it is."""
+        new = (
+            self._selected if selected is None else selected,
+            self._hovered if hovered is None else hovered,
+            self._active if active is None else active,
+        )
+        if new != (self._selected, self._hovered, self._active):
+            self._selected, self._hovered, self._active = new
+            self.setZValue(RAISED if self._selected else LAYER)
+            self.update()
+
+    def set_dash(self, offset: float) -> None:
+        """Move the dash of the running ring."""
+        self._dash = offset
+        self.update()
+
+    def set_marks(self, marks: dict[tuple[bool, int], str]) -> None:
+        """Ring ports while a wire is drawn; an empty mapping ends it."""
+        if marks != self._marks:
+            self._marks = marks
+            self.update()
+
+    # --- Ports
+
+    def input_point(self, number: int) -> QPointF:
+        return self.pos() + self._shape.input(number)
+
+    def output_point(self, number: int) -> QPointF:
+        return self.pos() + self._shape.output(number)
+
+    def input_number(self, port: str, index: int = 0) -> int:
+        """Which of the pins a wire into `port` ends at."""
+        pins = self._face.inputs
+        exact = (i for i, pin in enumerate(pins) if pin.port == port and pin.index == index)
+        same = (i for i, pin in enumerate(pins) if pin.port == port)
+        return next(exact, next(same, 0))
+
+    def port_at(self, point: QPointF, reach: float = PORT_REACH) -> tuple[bool, int, Pin] | None:
+        """The nearest port within reach of a point of the scene: (is an output, number, pin)."""
+        best, nearest = None, reach
+        for is_output, pins in ((False, self._face.inputs), (True, self._face.outputs)):
+            for number, pin in enumerate(pins):
+                place = self.output_point(number) if is_output else self.input_point(number)
+                distance = math.hypot(place.x() - point.x(), place.y() - point.y())
+                if distance <= nearest:
+                    best, nearest = (is_output, number, pin), distance
+        return best
+
+    # --- Qt
+
+    def boundingRect(self) -> QRectF:
+        return self._shape.rect.adjusted(-OUTLINE, -OUTLINE, OUTLINE, OUTLINE)
+
+    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+        zoom = QStyleOptionGraphicsItem.levelOfDetailFromTransform(painter.worldTransform())
+        if zoom < SIMPLE:
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+            self._look.paint_simple(painter, hovered=self._hovered, selected=self._selected)
+            return
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        self._look.paint(
+            painter, hovered=self._hovered, selected=self._selected, active=self._active, dash=self._dash
+        )
+        if self._cells is not None:
+            self._look.paint_strip(painter, self._cells)
+        paint_ports(painter, self._look, self._selected, self._marks)
+
+
+def cells_of(norms: Sequence[float]) -> list[float | None]:
+    """The norms in 24 to 40 cells: averaged where there are more, holes at right where there are not enough yet.
+
+    >>> len(cells_of([1.0] * 100)), cells_of([1.0])[:2]
+    (40, [1.0, None])
+    """
+    count = len(norms)
+    if count > MOST_CELLS:
+        edges = [round(i * count / MOST_CELLS) for i in range(MOST_CELLS + 1)]
+        return [
+            sum(norms[a:b]) / (b - a) for a, b in zip(edges, edges[1:], strict=False)
+        ]
+    return [*(float(norm) for norm in norms), *([None] * max(0, FEWEST_CELLS - count))]

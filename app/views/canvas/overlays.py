@@ -1,0 +1,294 @@
+"""What lies over the canvas: breadcrumb, legend, zoom control, the callout of an error, the word beside the pointer."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QPainterPath, QPaintEvent, QPen
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
+
+from app.builder.problems import Cure, Problem
+from app.views import icons, theme
+from app.views.canvas.faces import Pin
+from app.views.canvas.painter import paint_port
+from app.views.widgets.button import Button, icon_button
+from app.views.widgets.heatbar import HeatBar
+from app.views.widgets.painting import Glyph, TextLine, announce, at_least, box, label, start
+
+KINDS = (("Tensor", "tensor"), ("Number", "number"), ("Tuple", "tuple"))
+
+
+class Breadcrumb(QWidget):
+    """Where in the network one is. There is only its top yet."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._name = TextLine("Net", "section")
+        self.setAccessibleName("Net")
+        self.setFixedSize(at_least(32 + self._name.width + 12, 24))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        now = theme.current()
+        painter = start(self)
+        area = QRectF(self.rect())
+        box(painter, area, 5, now.panel, now.line2)
+        icons.draw(painter, "network", "text2", 9, area.center().y() - 7, 14)
+        self._name.draw_in(painter, 29, area, now.text)
+        painter.end()
+
+
+class Legend(QWidget):
+    """What the forms of ports mean."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setAccessibleName("Ports: circle tensor, diamond number, square tuple")
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.refont()
+
+    def refont(self) -> None:
+        self._words = [(TextLine(word, "caption"), Pin("", kind, wired=True)) for word, kind in KINDS]
+        width = sum(16 + line.width + 14 for line, _ in self._words)
+        self.setFixedSize(at_least(width, 24))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        now = theme.current()
+        painter = start(self)
+        area, x = QRectF(self.rect()), 8.0
+        for line, pin in self._words:
+            paint_port(painter, QPointF(x, area.center().y()), pin, now.wire, now.canvas)
+            line.draw_in(painter, x + 10, area, now.text2)
+            x += 16 + line.width + 14
+        painter.end()
+
+
+class Scales(QWidget):
+    """While gradients or widths are shown: the ramp with its bounds, and three widths with what they stand for."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.heat = HeatBar(("0", "1"), "Gradient norm, oldest to newest")
+        self.widths = _Widths()
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(20)
+        layout.addWidget(self.heat)
+        layout.addWidget(self.widths)
+        self.heat.hide()
+        self.widths.hide()
+
+    def show_heat(self, low: float, high: float) -> None:
+        self.heat.set((f"{low:.2g}", f"{high:.2g}"), "Gradient norm, oldest to newest")
+        self.heat.show()
+        self.adjustSize()
+
+    def hide_heat(self) -> None:
+        self.heat.hide()
+        self.adjustSize()
+
+    def show_widths(self, largest: int | None) -> None:
+        self.widths.set_largest(largest)
+        self.widths.setVisible(largest is not None)
+        self.adjustSize()
+
+
+class _Widths(QWidget):
+    """Three lines as wide as wires that carry a hundredth, a tenth and all of the largest number of values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: list[tuple[TextLine, float]] = []
+        self._caption = TextLine("Values per sample", "caption")
+
+    def set_largest(self, largest: int | None) -> None:
+        counts = sorted({max(1, round((largest or 1) * share)) for share in (0.01, 0.25, 1.0)})
+        self._lines = [
+            (TextLine(f"{count:,}", "caption"), 1.5 + 5.5 * (count / (largest or 1)) ** 0.5) for count in counts
+        ]
+        self.setAccessibleName(f"Widths: values per sample, up to {largest or 0:,}")
+        width = self._caption.width + sum(12 + 26 + 6 + line.width for line, _ in self._lines)
+        self.setFixedSize(at_least(width, 18))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        now = theme.current()
+        painter = start(self)
+        area = QRectF(self.rect())
+        self._caption.draw_in(painter, 0, area, now.text3)
+        x = self._caption.width + 12
+        for line, width in self._lines:
+            painter.setPen(QPen(now.wireTrain, width, Qt.PenStyle.SolidLine, Qt.PenCapStyle.RoundCap))
+            painter.drawLine(QPointF(x + 3, area.center().y()), QPointF(x + 23, area.center().y()))
+            line.draw_in(painter, x + 32, area, now.text2)
+            x += 12 + 26 + 6 + line.width
+        painter.end()
+
+
+class ZoomControl(QWidget):
+    """Out, how far in, in, and everything."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.out = icon_button("remove", "Zoom out (−)")
+        self.into = icon_button("add", "Zoom in (+)")
+        self.all = icon_button("frame", "Frame everything (Home)")
+        self.percent = Button("100 %", "flat")
+        self.percent.setToolTip("Zoom to 100 %")
+        self.percent.setAccessibleName("Zoom to 100 %")
+        self.percent.setFixedHeight(26)
+        self.percent.setMinimumWidth(56)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(1, 1, 1, 1)
+        layout.setSpacing(0)
+        for button in (self.out, self.percent, self.into, self.all):
+            button.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+            layout.addWidget(button)
+        self.setFixedHeight(28)
+
+    def set_zoom(self, zoom: float) -> None:
+        self.percent.setText(f"{round(zoom * 100)} %")
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        now = theme.current()
+        painter = start(self)
+        box(painter, QRectF(self.rect()), 5, now.panel, now.line2)
+        painter.setPen(now.line2)
+        for button in (self.percent, self.into, self.all):
+            painter.drawLine(button.x(), 1, button.x(), self.height() - 2)
+        painter.end()
+
+
+class Callout(QWidget):
+    """A problem under its node: what, why, and one button that mends it."""
+
+    cure_wanted = Signal(object)
+    dismissed = Signal(object)
+    POINTER, RADIUS, WIDEST, OFF = 7, 6, 460, 6
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.problem: Problem | None = None
+        self._tip = 0.0
+        self._sign = Glyph("error", size=14)
+        self._message = label("", "message", wrap=True)
+        self._reason = label("", "caption", "text2", wrap=True)
+        self.button = Button("", "primary")
+        self._close = icon_button("close", "Hide this message")
+        self._close.setFixedSize(20, 20)
+        self._close.setIconSize(QSize(11, 11))
+        head = QHBoxLayout()
+        head.setSpacing(8)
+        head.addWidget(self._sign, 0, Qt.AlignmentFlag.AlignTop)
+        head.addWidget(self._message, 1)
+        head.addWidget(self._close, 0, Qt.AlignmentFlag.AlignTop)
+        foot = QHBoxLayout()
+        foot.setContentsMargins(22, 0, 2, 0)
+        foot.setSpacing(12)
+        foot.addWidget(self._reason, 1)
+        foot.addWidget(self.button, 0, Qt.AlignmentFlag.AlignBottom)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(14, self.POINTER + 10, 8, 10)
+        layout.setSpacing(4)
+        layout.addLayout(head)
+        layout.addLayout(foot)
+        self.button.clicked.connect(self._cure)
+        self._close.clicked.connect(lambda: self.dismissed.emit(self.problem))
+        self.hide()
+
+    def set_problem(self, problem: Problem) -> None:
+        """Say another problem."""
+        if problem == self.problem:
+            return
+        self.problem = problem
+        self._sign.set("error" if problem.severity == "error" else "warning")
+        self._message.setText(problem.message)
+        self._reason.setText(problem.reason)
+        self._reason.setVisible(bool(problem.reason))
+        cure = problem.cures[0] if problem.cures else None
+        self.button.setVisible(cure is not None)
+        self.button.setText(cure.label if cure else "")
+        self.setAccessibleName(problem.message)
+        self.setAccessibleDescription(problem.reason)
+        announce(self, problem.message)
+        self._fit()
+
+    def _fit(self) -> None:
+        button = self.button.sizeHint().width() + 12 if self.problem and self.problem.cures else 0
+        head = self._message.fontMetrics().horizontalAdvance(self._message.text()) + 22 + 30
+        foot = self._reason.fontMetrics().horizontalAdvance(self._reason.text()) + 26 + button
+        width = min(max(head, foot, 180) + 24, self.WIDEST)
+        self.setFixedWidth(width)
+        self.setFixedHeight(max(self.layout().heightForWidth(width), 52))
+
+    def _cure(self) -> None:
+        if self.problem is not None and self.problem.cures:
+            cure: Cure = self.problem.cures[0]
+            self.cure_wanted.emit(cure)
+
+    def point_at(self, spot: QPointF) -> None:
+        """Stand under a spot of the parent, inside it."""
+        room = self.parentWidget().width() - 8
+        left = min(max(spot.x() - min(self.width() / 2, 120), 8), max(room - self.width(), 8))
+        self._tip = min(max(spot.x() - left, 20), self.width() - 20)
+        self.move(round(left), round(spot.y() + self.OFF))
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        now = theme.current()
+        warns = self.problem is not None and self.problem.severity != "error"
+        fill, line = (now.warnBg, now.warn) if warns else (now.errorBg, now.error)
+        painter = start(self)
+        area = QRectF(self.rect()).adjusted(0.5, self.POINTER + 0.5, -0.5, -0.5)
+        path = QPainterPath()
+        path.addRoundedRect(area, self.RADIUS, self.RADIUS)
+        pointer = QPainterPath(QPointF(self._tip - self.POINTER, area.top() + 1))
+        pointer.lineTo(self._tip, area.top() - self.POINTER)
+        pointer.lineTo(self._tip + self.POINTER, area.top() + 1)
+        pointer.closeSubpath()
+        painter.setPen(QPen(line, 1))
+        painter.setBrush(fill)
+        painter.drawPath(path.united(pointer))
+        painter.end()
+
+
+class Word(QLabel):
+    """A few words over the canvas: beside the pointer while a wire is refused, at the foot when something was not done."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setObjectName("canvasWord")
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.setMargin(6)
+        self.setWordWrap(False)
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.timeout.connect(self.hide)
+        self.restyle()
+        self.hide()
+
+    def restyle(self) -> None:
+        now = theme.current()
+        self.setFont(theme.font("caption"))
+        self.setStyleSheet(
+            f"#canvasWord {{ background: {now.errorBg.name()}; color: {now.text.name()}; "
+            f"border: 1px solid {now.error.name()}; border-radius: 5px; }}"
+        )
+
+    def say(self, text: str, spot: QPoint, milliseconds: int = 0) -> None:
+        """Show words with their left edge at a spot of the parent, for a while or until others come; "" hides."""
+        self._timer.stop()
+        if not text:
+            self.hide()
+            return
+        if text != self.text():
+            self.setText(text)
+            announce(self, text)
+        self.adjustSize()
+        parent = self.parentWidget()
+        x = min(spot.x(), parent.width() - self.width() - 8)
+        y = min(spot.y(), parent.height() - self.height() - 8)
+        self.move(max(8, x), max(8, y))
+        self.show()
+        self.raise_()
+        if milliseconds:
+            self._timer.start(milliseconds)

@@ -1,0 +1,230 @@
+"""How a node looks. Texts and paths are made here once; painting only puts them down."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen, QPixmap
+
+from app.views import icons, theme
+from app.views.canvas import geometry
+from app.views.canvas.faces import Face, Pin
+from app.views.canvas.geometry import DETAIL_BASE, HEADER, ICON, INSET, LINE_BASE, NAME_BASE, NAME_LEFT, Shape
+from app.views.theme import Theme
+from app.views.widgets.painting import TextLine, elided
+
+SIMPLE = 0.35  # under this zoom nodes are painted without text and ports
+RADIUS = 6.0
+DOT, RING = 4.0, 6.0
+
+FITS, REFUSES = "fits", "refuses"
+
+
+class NodeLook:
+    """A node's face made ready to paint in the theme in force."""
+
+    def __init__(self, face: Face, shape: Shape, gradient: str = "") -> None:
+        self.face, self.shape = face, shape
+        room = shape.width - INSET - (20.0 if face.state else 0.0) - NAME_LEFT
+        self._name = elided(face.name, "node", room)
+        self._line = elided(face.line, "label", shape.width - 2 * INSET)
+        self._detail = elided(gradient or face.detail, "caption", shape.width - 2 * INSET)
+        self._count = TextLine(face.count if gradient else "", "caption")
+        now = theme.current()
+        known = face.category in now.categories
+        self._category = now.categories[face.category if known else "block"]
+        self._header = theme.header_fill(face.category if known else "block")
+        self._icon = "help" if face.state == "unknown" else face.category if known else "block"
+        self._icon_color = "text3" if face.state == "unknown" else self._category
+
+    def paint(self, painter: QPainter, *, hovered: bool, selected: bool, active: bool, dash: float) -> None:
+        """The node without its ports, at the origin."""
+        now = theme.current()
+        paths = _paths(self.shape.width, self.shape.height)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.fillPath(paths.body, now.hover if hovered else now.raised)
+        painter.fillPath(paths.header, self._header)
+        painter.fillPath(paths.strip, self._category)
+        self._outline(painter, now, paths, hovered=hovered, selected=selected, active=active, dash=dash)
+        self._texts(painter, now)
+
+    def _outline(
+        self, painter: QPainter, now: Theme, paths: _Paths, *, hovered: bool, selected: bool, active: bool, dash: float
+    ) -> None:
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        if self.face.state == "error":
+            pen = QPen(now.error, 1.5)
+        elif active:
+            pen = QPen(now.run, 1.5)
+        elif selected:
+            pen = QPen(now.accent, 1)
+        else:
+            pen = QPen(now.line3 if hovered else now.line2, 1)
+            if self.face.state == "unknown":
+                pen.setDashPattern([4, 3])
+        painter.strokePath(paths.border, pen)
+        if selected:
+            painter.strokePath(paths.selection, QPen(now.accent, 2))
+        if active:
+            ring = QPen(now.run, 1.5)
+            ring.setDashPattern([6 / 1.5, 5 / 1.5])
+            ring.setDashOffset(dash)
+            painter.strokePath(paths.running, ring)
+
+    def _texts(self, painter: QPainter, now: Theme) -> None:
+        icons.draw(painter, self._icon, self._icon_color, ICON.x(), ICON.y(), ICON.width())
+        self._name.draw(painter, NAME_LEFT, _top(self._name, "node", NAME_BASE), now.text)
+        self._line.draw(painter, INSET, _top(self._line, "label", LINE_BASE), now.text2)
+        if self._detail.text:
+            self._detail.draw(painter, INSET, _top(self._detail, "caption", DETAIL_BASE), now.text3)
+        if self._count.text and self._detail.width + self._count.width < self.shape.width - 2 * INSET - 6:
+            left = self.shape.width - INSET - self._count.width
+            self._count.draw(painter, left, _top(self._count, "caption", DETAIL_BASE), now.text3)
+        if self.face.state in ("error", "warning"):
+            icons.draw(painter, self.face.state, icons.default_color(self.face.state), self.shape.width - 23, 8, 14)
+
+    def paint_simple(self, painter: QPainter, *, hovered: bool, selected: bool) -> None:
+        """The node from afar: its category's colour, its extent, its state."""
+        now = theme.current()
+        rect = self.shape.rect
+        painter.fillRect(rect, now.hover if hovered else now.raised)
+        painter.fillRect(QRectF(0, 0, rect.width(), HEADER), self._header)
+        painter.fillRect(QRectF(0, 0, rect.width(), 6), self._category)
+        line = now.accent if selected else now.error if self.face.state == "error" else now.line2
+        painter.setPen(QPen(line, 8 if selected or self.face.state == "error" else 3))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.drawRect(rect)
+
+    def paint_strip(self, painter: QPainter, cells: QPixmap) -> None:
+        """The gradient strip along the lower edge."""
+        rect = QRectF(1, self.shape.height - 8, self.shape.width - 2, 7)
+        painter.save()
+        painter.setClipPath(_paths(self.shape.width, self.shape.height).inner)
+        painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform, False)
+        painter.drawPixmap(rect, cells, QRectF(cells.rect()))
+        painter.restore()
+
+
+def paint_ports(painter: QPainter, look: NodeLook, selected: bool, marks: dict[tuple[bool, int], str]) -> None:
+    """The ports of a node. `marks` says by (is an output, number) which ones a wire being drawn fits or not."""
+    now = theme.current()
+    for is_output, pins in ((False, look.face.inputs), (True, look.face.outputs)):
+        for number, pin in enumerate(pins):
+            place = look.shape.output(number) if is_output else look.shape.input(number)
+            mark = marks.get((is_output, number))
+            color = now.accent if selected and pin.wired else now.error if pin.error else now.wire
+            if mark is not None:
+                color = now.run if mark == FITS else now.error
+            paint_port(painter, place, pin, color, now.canvas, ring=mark is not None)
+
+
+def paint_port(painter: QPainter, place: QPointF, pin: Pin, color: QColor, ground: QColor, ring: bool = False) -> None:
+    """One port: a circle, a diamond or a square; hollow while no wire ends there."""
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(ground)
+    painter.drawPath(_port(pin.kind, True).translated(place))
+    if ring:
+        painter.setBrush(ground)
+        painter.setPen(QPen(color, 1.75))
+        painter.drawEllipse(place, 8, 8)
+    if pin.wired or ring:
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(color)
+    else:
+        painter.setPen(QPen(color, 1.5))
+        painter.setBrush(ground)
+    painter.drawPath(_port(pin.kind, False).translated(place))
+
+
+@lru_cache(maxsize=16)
+def _port(kind: str, ground: bool) -> QPainterPath:
+    """The outline of a port at the origin; the ground is 2 px larger all round."""
+    path = QPainterPath()
+    more = RING - DOT if ground else 0.0
+    if kind == "number":
+        reach = 5.5 + more * 1.3
+        for i, (x, y) in enumerate(((0, -reach), (reach, 0), (0, reach), (-reach, 0))):
+            if i:
+                path.lineTo(x, y)
+            else:
+                path.moveTo(x, y)
+        path.closeSubpath()
+    elif kind == "tuple":
+        side = 4.5 + more
+        path.addRoundedRect(QRectF(-side, -side, 2 * side, 2 * side), 2, 2)
+    else:
+        path.addEllipse(QPointF(0, 0), DOT + more, DOT + more)
+    return path
+
+
+class _Paths:
+    """The outlines of a node of one size."""
+
+    def __init__(self, width: float, height: float) -> None:
+        whole = QRectF(0, 0, width, height)
+        self.body = _round(whole, RADIUS)
+        self.inner = _round(whole.adjusted(1, 1, -1, -1), RADIUS - 1)
+        self.header = _round_top(whole, HEADER)
+        self.strip = self.header & _box(QRectF(0, 0, width, 3))
+        self.border = _round(whole.adjusted(0.5, 0.5, -0.5, -0.5), RADIUS - 0.5)
+        self.selection = _round(whole.adjusted(-1.5, -1.5, 1.5, 1.5), RADIUS + 1.5)
+        self.running = _round(whole.adjusted(-2.5, -2.5, 2.5, 2.5), RADIUS + 2.5)
+
+
+@lru_cache(maxsize=2048)
+def _paths(width: float, height: float) -> _Paths:
+    return _Paths(width, height)
+
+
+def _round(rect: QRectF, radius: float) -> QPainterPath:
+    path = QPainterPath()
+    path.addRoundedRect(rect, radius, radius)
+    return path
+
+
+def _box(rect: QRectF) -> QPainterPath:
+    path = QPainterPath()
+    path.addRect(rect)
+    return path
+
+
+def _round_top(rect: QRectF, height: float) -> QPainterPath:
+    return _round(rect, RADIUS) & _box(QRectF(rect.left(), rect.top(), rect.width(), height))
+
+
+def _top(line: TextLine, role: str, baseline: float) -> float:
+    return baseline - _ascent(role)
+
+
+@lru_cache(maxsize=16)
+def _ascent(role: str) -> float:
+    from PySide6.QtGui import QFontMetricsF
+
+    return QFontMetricsF(theme.font(role)).ascent()
+
+
+def forget_fonts() -> None:
+    """The fonts are others now."""
+    _ascent.cache_clear()
+    geometry.forget_fonts()
+
+
+def heat_cells(norms: list[float | None], low: float, high: float) -> QPixmap:
+    """The gradient strip, one pixel a cell, oldest left, on a log scale from `low` to `high`; None is a hole."""
+    from math import isfinite, log10
+
+    from PySide6.QtGui import QImage
+
+    image = QImage(max(len(norms), 1), 1, QImage.Format.Format_ARGB32)
+    image.fill(theme.current().sunken)
+    span = log10(high / low) if high > low > 0 else 1.0
+    for i, norm in enumerate(norms):
+        if norm is None:
+            continue
+        if not isfinite(norm):
+            image.setPixelColor(i, 0, theme.current().error)
+            continue
+        at = log10(max(norm, 1e-30) / low) / span if low > 0 else 0.0
+        image.setPixelColor(i, 0, theme.heat(at))
+    return QPixmap.fromImage(image)

@@ -1,0 +1,169 @@
+"""The way of a wire: straight where ports align, a curve forward, over what stands between, round through the gutter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtGui import QPainterPath
+
+RADIUS = 10.0
+STUB = 14.0  # straight out of a port before a wire turns
+CLEAR = 22.0  # between a wire that passes by and a node
+NEAR = 6.0  # nearer than this to a node a wire counts as running through it
+LABEL_RISE = 16.0
+
+Obstacles = Callable[[QRectF], list[QRectF]]
+
+
+@dataclass(frozen=True)
+class Route:
+    """A path, the middle of its shape label and how long it runs level there; `over` says that it passes over nodes.
+
+    A change inside `area` can change the way.
+    """
+
+    path: QPainterPath
+    label: QPointF
+    run: float
+    area: QRectF
+    over: bool = False
+
+
+def nothing(area: QRectF) -> list[QRectF]:
+    """For a wire that need not go round anything."""
+    return []
+
+
+def route(start: QPointF, end: QPointF, source: QRectF, target: QRectF, obstacles: Obstacles = nothing) -> Route:
+    """The way from an output to an input. `source` and `target` are the nodes; `obstacles` finds others in an area."""
+    if end.x() - start.x() >= STUB:
+        return _forward(start, end, obstacles)
+    return _backward(start, end, source, target, obstacles)
+
+
+def free_end(start: QPointF, end: QPointF, from_output: bool) -> QPainterPath:
+    """A wire being drawn, from its fast end to the pointer."""
+    a, b = (start, end) if from_output else (end, start)
+    return _cubic(a, b)
+
+
+# --- Forward ----------------------------------------------------------------------------------------------------
+
+
+def _forward(start: QPointF, end: QPointF, obstacles: Obstacles) -> Route:
+    dx, dy = end.x() - start.x(), end.y() - start.y()
+    area = QRectF(start, end).normalized().adjusted(0, -NEAR, 0, NEAR)
+    between = obstacles(area.adjusted(NEAR, 0, -NEAR, 0))
+    path = _cubic(start, end)
+    if between and _passes_through(path, between):
+        return _over(start, end, between, obstacles)
+    middle = QPointF((start.x() + end.x()) / 2, (start.y() + end.y()) / 2 - LABEL_RISE)
+    if abs(dy) > 2 * LABEL_RISE:  # the middle of a steep wire is upright: its label stands on the wire
+        middle.setY((start.y() + end.y()) / 2)
+    return Route(path, middle, dx, area)
+
+
+def _cubic(start: QPointF, end: QPointF) -> QPainterPath:
+    path = QPainterPath(start)
+    if abs(start.y() - end.y()) < 0.5 and end.x() > start.x():
+        path.lineTo(end)
+        return path
+    reach = max(abs(end.x() - start.x()) / 2, min(60.0, math.hypot(end.x() - start.x(), end.y() - start.y()) / 2))
+    path.cubicTo(QPointF(start.x() + reach, start.y()), QPointF(end.x() - reach, end.y()), end)
+    return path
+
+
+def _passes_through(path: QPainterPath, rects: list[QRectF]) -> bool:
+    points = [path.pointAtPercent(i / 16) for i in range(1, 16)]
+    wide = [rect.adjusted(-NEAR, -NEAR, NEAR, NEAR) for rect in rects]
+    return any(rect.contains(point) for rect in wide for point in points)
+
+
+def _over(start: QPointF, end: QPointF, between: list[QRectF], obstacles: Obstacles) -> Route:
+    """Up, along above everything that stands between, and down again."""
+    top = min([start.y(), end.y(), *(rect.top() for rect in between)]) - CLEAR
+    left, right = start.x() + STUB, end.x() - STUB
+    for _ in range(24):
+        in_the_way = obstacles(QRectF(left, top - CLEAR / 2, right - left, CLEAR))
+        if not in_the_way:
+            break
+        top = min(rect.top() for rect in in_the_way) - CLEAR
+    rise = min(40.0, (end.x() - start.x()) / 3)
+    path = QPainterPath(start)
+    path.cubicTo(start + QPointF(rise * 0.6, 0), QPointF(start.x() + rise * 0.4, top), QPointF(start.x() + rise, top))
+    path.lineTo(end.x() - rise, top)
+    path.cubicTo(QPointF(end.x() - rise * 0.4, top), end - QPointF(rise * 0.6, 0), end)
+    area = path.boundingRect().adjusted(0, -CLEAR, 0, 0)
+    run = end.x() - start.x() - 2 * rise
+    return Route(path, QPointF((start.x() + end.x()) / 2, top - LABEL_RISE), run, area, over=True)
+
+
+# --- Backward ---------------------------------------------------------------------------------------------------
+
+
+def _backward(start: QPointF, end: QPointF, source: QRectF, target: QRectF, obstacles: Obstacles) -> Route:
+    """Out to the right, through the widest gap between the rows to the left, and in from the left."""
+    right, left = start.x() + STUB, end.x() - STUB
+    level = _level(start, end, source, target, obstacles, left, right)
+    corners = [
+        start,
+        QPointF(right, start.y()),
+        QPointF(right, level),
+        QPointF(left, level),
+        QPointF(left, end.y()),
+        end,
+    ]
+    path = rounded(corners, RADIUS)
+    label = QPointF((left + right) / 2, level - LABEL_RISE)
+    return Route(path, label, right - left - 2 * RADIUS, path.boundingRect().adjusted(0, -CLEAR, 0, CLEAR))
+
+
+def _level(
+    start: QPointF, end: QPointF, source: QRectF, target: QRectF, obstacles: Obstacles, left: float, right: float
+) -> float:
+    """The height of the gutter: the middle of the widest free gap between the ends, else above both."""
+    upper, lower = (source, target) if source.center().y() <= target.center().y() else (target, source)
+    top, bottom = upper.bottom(), lower.top()
+    if bottom - top >= 16:
+        band = QRectF(left, top, right - left, bottom - top)
+        gaps = _gaps(top, bottom, obstacles(band))
+        widest = max(gaps, key=lambda gap: gap[1] - gap[0])
+        if widest[1] - widest[0] >= 16:
+            return round((widest[0] + widest[1]) / 2)
+    level = min(source.top(), target.top()) - CLEAR
+    for _ in range(24):
+        in_the_way = obstacles(QRectF(left, level - CLEAR / 2, right - left, CLEAR))
+        if not in_the_way:
+            break
+        level = min(rect.top() for rect in in_the_way) - CLEAR
+    return level
+
+
+def _gaps(top: float, bottom: float, rects: list[QRectF]) -> list[tuple[float, float]]:
+    """The stretches of heights from top to bottom that no rectangle covers."""
+    gaps, free = [], top
+    for rect in sorted(rects, key=lambda r: r.top()):
+        gaps.append((free, rect.top()))
+        free = max(free, rect.bottom())
+    return [*gaps, (free, bottom)]
+
+
+def rounded(corners: list[QPointF], radius: float) -> QPainterPath:
+    """A path of upright and level lines with round corners, smaller where a line is short."""
+    path = QPainterPath(corners[0])
+    for before, corner, after in zip(corners, corners[1:], corners[2:], strict=False):
+        into, out = corner - before, after - corner
+        reach = min(radius, _length(into) / 2, _length(out) / 2)
+        if reach <= 0:
+            continue
+        path.lineTo(corner - into * (reach / _length(into)))
+        path.quadTo(corner, corner + out * (reach / _length(out)))
+    path.lineTo(corners[-1])
+    return path
+
+
+def _length(vector: QPointF) -> float:
+    return math.hypot(vector.x(), vector.y())

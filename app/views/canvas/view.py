@@ -1,0 +1,395 @@
+"""The window on the scene: zooms, pans, hands mouse and drag events to gestures. It decides nothing itself."""
+
+from __future__ import annotations
+
+import math
+
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import (
+    QContextMenuEvent,
+    QDragEnterEvent,
+    QDragLeaveEvent,
+    QDragMoveEvent,
+    QDropEvent,
+    QFocusEvent,
+    QHelpEvent,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPixmap,
+    QTransform,
+    QWheelEvent,
+)
+from PySide6.QtWidgets import QApplication, QFrame, QGraphicsView, QToolTip, QWidget
+
+from app.views import theme
+from app.views.canvas import gestures
+from app.views.canvas.commands import Commands
+from app.views.canvas.faces import Pin
+from app.views.canvas.scene import MARGIN, CanvasScene
+from app.views.selection import Selection
+from app.views.widgets.painting import KEY_REASONS
+
+MIME = "application/x-tapedeck-op"
+LEAST_ZOOM, MOST_ZOOM = 0.05, 4.0
+DOTS = 16  # pixels of the scene between dots, every second step of the grid
+
+
+class CanvasView(QGraphicsView):
+    """Shows the scene. Signals speak of points of the scene, but for `refusal`, which speaks of the viewport."""
+
+    zoomed = Signal(float)
+    moved = Signal()
+    refusal = Signal(str, QPoint)
+    search_wanted = Signal(QPointF)
+    loose_end = Signal(str, bool, object, QPointF)  # node, from an output, pin, where it was let go
+    open_wanted = Signal(str)
+    menu_wanted = Signal(object, QPoint)
+    dragging = Signal(bool)
+    focus_ring = Signal(bool)
+
+    def __init__(
+        self, scene: CanvasScene, commands: Commands, selection: Selection, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(scene, parent)
+        self.canvas_scene, self.commands, self.selection = scene, commands, selection
+        self._gesture: gestures.Gesture | None = None
+        self._button = Qt.MouseButton.NoButton
+        self._space = False
+        self._dots: tuple[object, float, QPixmap] | None = None
+        self.pointer = QPointF()
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setRenderHint(QPainter.RenderHint.Antialiasing)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setTransformationAnchor(QGraphicsView.ViewportAnchor.NoAnchor)
+        self.setResizeAnchor(QGraphicsView.ViewportAnchor.NoAnchor)
+        self.setViewportUpdateMode(QGraphicsView.ViewportUpdateMode.SmartViewportUpdate)
+        self.setOptimizationFlag(QGraphicsView.OptimizationFlag.DontSavePainterState)
+        self.setAcceptDrops(True)
+        self.setMouseTracking(True)
+        self.viewport().setMouseTracking(True)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setAccessibleName("Canvas")
+        self.setAccessibleDescription("The network as a drawing. Arrow keys walk along the wires, Tab adds a layer.")
+        scene.redrawn.connect(self._fit_scene)
+        self._fit_scene()
+
+    # --- Zoom and place
+
+    @property
+    def zoom(self) -> float:
+        return self.transform().m11()
+
+    def visible_area(self) -> QRectF:
+        """What is in sight, on the scene."""
+        return self.mapToScene(self.viewport().rect()).boundingRect()
+
+    def zoom_by(self, factor: float, at: QPointF | None = None) -> None:
+        """Zoom so that the point of the viewport under the pointer, or its middle, stays where it is."""
+        self.zoom_to(self.zoom * factor, at)
+
+    def zoom_to(self, zoom: float, at: QPointF | None = None) -> None:
+        zoom = min(max(zoom, LEAST_ZOOM), MOST_ZOOM)
+        if math.isclose(zoom, self.zoom):
+            return
+        spot = at or QPointF(self.viewport().rect().center())
+        fixed = self.viewportTransform().inverted()[0].map(spot)
+        self.setTransform(QTransform.fromScale(zoom, zoom))
+        self._widen()
+        self._put(fixed, spot)
+        self.zoomed.emit(zoom)
+        self.moved.emit()
+
+    def pan(self, dx: float, dy: float) -> None:
+        """Move what is shown by pixels of the viewport."""
+        self._widen()
+        self.horizontalScrollBar().setValue(self.horizontalScrollBar().value() - round(dx))
+        self.verticalScrollBar().setValue(self.verticalScrollBar().value() - round(dy))
+        self.moved.emit()
+
+    def frame(self, area: QRectF, most: float = 1.0, pads: tuple[int, int, int, int] = (48, 64, 48, 72)) -> None:
+        """Show an area whole, with room (left, top, right, bottom) for what lies over the canvas."""
+        if area.isEmpty():
+            return
+        left, top, right, bottom = pads
+        width = max(self.viewport().width() - left - right, 80)
+        height = max(self.viewport().height() - top - bottom, 80)
+        zoom = min(width / area.width(), height / area.height(), most)
+        self.zoom_to(zoom)
+        self._widen()
+        self._put(area.center(), QPointF(left + width / 2, top + height / 2))
+        self.moved.emit()
+
+    def show_point(self, point: QPointF) -> None:
+        """Put a point of the scene into the middle."""
+        self._put(point, QPointF(self.viewport().rect().center()))
+        self.moved.emit()
+
+    def _put(self, point: QPointF, spot: QPointF) -> None:
+        """Scroll so that a point of the scene lies at a spot of the viewport."""
+        off = self.viewportTransform().map(point) - spot
+        self.horizontalScrollBar().setValue(self.horizontalScrollBar().value() + round(off.x()))
+        self.verticalScrollBar().setValue(self.verticalScrollBar().value() + round(off.y()))
+
+    def _fit_scene(self) -> None:
+        """The scene reaches well past the nodes, and past what is in sight, so that panning never ends at a wall."""
+        self._widen()
+
+    def _widen(self) -> None:
+        room = max(MARGIN, self.viewport().width() / self.zoom, self.viewport().height() / self.zoom)
+        wanted = self.canvas_scene.whole().adjusted(-room, -room, room, room)
+        if not self.sceneRect().contains(wanted):
+            # Growing the rectangle moves the origin of the scroll bars: keep the picture where it is.
+            spot = QPointF(0, 0)
+            fixed = self.viewportTransform().inverted()[0].map(spot)
+            self.setSceneRect(self.sceneRect().united(wanted.adjusted(-room / 2, -room / 2, room / 2, room / 2)))
+            self._put(fixed, spot)
+
+    def scrollContentsBy(self, dx: int, dy: int) -> None:
+        super().scrollContentsBy(dx, dy)
+        self.moved.emit()
+
+    # --- Gestures
+
+    @staticmethod
+    def _drag_distance() -> int:
+        return min(QApplication.startDragDistance(), 6)
+
+    def is_drag(self, began: QPointF, point: QPointF) -> bool:
+        """Whether the pointer has gone far enough to mean it."""
+        step = (point - began) * self.zoom
+        return math.hypot(step.x(), step.y()) >= self._drag_distance()
+
+    def set_dragging(self, on: bool) -> None:
+        """A gesture moves something, so what floats over the canvas stands aside."""
+        self.dragging.emit(on)
+
+    def let_go(self, node: str, from_output: bool, pin: Pin, point: QPointF) -> None:
+        """A wire was let go on nothing."""
+        self.loose_end.emit(node, from_output, pin, point)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a gesture is under way."""
+        return self._gesture is not None
+
+    def cancel_gesture(self) -> bool:
+        """Cancel what is under way; False if nothing is."""
+        gesture, self._gesture = self._gesture, None
+        if gesture is not None:
+            gesture.cancel()
+        return gesture is not None
+
+    def _begin(self, gesture: gestures.Gesture | None, event: QMouseEvent) -> None:
+        self.cancel_gesture()
+        self._gesture, self._button = gesture, event.button()
+        if gesture is not None:
+            gesture.start(event.modifiers())
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        point = self.mapToScene(event.position().toPoint())
+        self.pointer = point
+        left, middle = Qt.MouseButton.LeftButton, Qt.MouseButton.MiddleButton
+        if self._gesture is not None:
+            if event.button() == Qt.MouseButton.RightButton:
+                self.cancel_gesture()
+        elif event.button() == middle or (event.button() == left and self._space):
+            self._begin(gestures.Pan(self, point, event.position().toPoint()), event)
+        elif event.button() == left:
+            self._begin(gestures.begin(self, point, event.modifiers()), event)
+        event.accept()
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        position = event.position().toPoint()
+        point = self.mapToScene(position)
+        self.pointer = point
+        if isinstance(self._gesture, gestures.Pan):
+            self._gesture.move_pixels(position)
+        elif self._gesture is not None:
+            self._gesture.move(point, event.modifiers())
+        else:
+            self._hover(point)
+        event.accept()
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        if self._gesture is not None and event.button() == self._button:
+            gesture, self._gesture = self._gesture, None
+            gesture.finish(self.mapToScene(event.position().toPoint()), event.modifiers())
+        event.accept()
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        point = self.mapToScene(event.position().toPoint())
+        if event.button() == Qt.MouseButton.LeftButton:
+            hit = self.canvas_scene.hit(point, self.zoom)
+            if hit.node is not None and hit.pin is None:
+                self.open_wanted.emit(hit.node)
+            elif hit.node is None and hit.wire is None:
+                self.search_wanted.emit(point)
+        event.accept()
+
+    def _hover(self, point: QPointF) -> None:
+        hit = self.canvas_scene.hit(point, self.zoom)
+        self.canvas_scene.set_hovered(hit.node, hit.wire)
+        self.selection.hover(hit.node)
+        cursor = Qt.CursorShape.CrossCursor if hit.pin is not None else Qt.CursorShape.ArrowCursor
+        if self._space:
+            cursor = Qt.CursorShape.OpenHandCursor
+        if self.viewport().cursor().shape() != cursor:
+            self.viewport().setCursor(cursor)
+
+    def leaveEvent(self, event: QEvent) -> None:
+        if self._gesture is None:
+            self.canvas_scene.set_hovered(None)
+            self.selection.hover(None)
+        super().leaveEvent(event)
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        self._space = False
+        self.focus_ring.emit(False)
+        super().focusOutEvent(event)
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        self.focus_ring.emit(event.reason() in KEY_REASONS)
+        super().focusInEvent(event)
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        turn = event.angleDelta().y() or event.pixelDelta().y()
+        if turn and not event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+            self.zoom_by(1.0015**turn, event.position())
+        else:
+            self.pan(event.angleDelta().x() or event.angleDelta().y(), 0)
+        event.accept()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Space and not event.isAutoRepeat():
+            self._space = True
+            if self._gesture is None:
+                self.viewport().setCursor(Qt.CursorShape.OpenHandCursor)
+            event.accept()
+            return
+        event.ignore()  # every other key is an action's
+
+    def keyReleaseEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Space and not event.isAutoRepeat():
+            self._space = False
+            self.viewport().unsetCursor()
+            event.accept()
+            return
+        event.ignore()
+
+    def focusNextPrevChild(self, forward: bool) -> bool:
+        return not forward and super().focusNextPrevChild(False)  # Tab opens the search, Shift+Tab leaves
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        self.cancel_gesture()
+        hit = self.canvas_scene.hit(self.mapToScene(event.pos()), self.zoom)
+        self.menu_wanted.emit(hit, event.globalPos())
+        event.accept()
+
+    # --- Drops from the palette
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        op = bytes(event.mimeData().data(MIME).data()).decode("utf-8", "replace")
+        if op not in self.canvas_scene.catalog:
+            event.ignore()
+            return
+        self.cancel_gesture()
+        self._gesture = gestures.DropOp(self, self.mapToScene(event.position().toPoint()), op)
+        self._gesture.start(event.modifiers())
+        event.acceptProposedAction()
+
+    def dragMoveEvent(self, event: QDragMoveEvent) -> None:
+        if isinstance(self._gesture, gestures.DropOp):
+            self._gesture.move(self.mapToScene(event.position().toPoint()), event.modifiers())
+            event.acceptProposedAction()
+        else:
+            event.ignore()
+
+    def dragLeaveEvent(self, event: QDragLeaveEvent) -> None:
+        if isinstance(self._gesture, gestures.DropOp):
+            self.cancel_gesture()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        gesture, self._gesture = self._gesture, None
+        if not isinstance(gesture, gestures.DropOp):
+            event.ignore()
+            return
+        gesture.finish(self.mapToScene(event.position().toPoint()), event.modifiers())
+        event.acceptProposedAction()
+        self.setFocus()
+
+    # --- Painting
+
+    def drawBackground(self, painter: QPainter, rect: QRectF) -> None:
+        now = theme.current()
+        painter.fillRect(rect, now.canvas)
+        step = DOTS * (1 if self.zoom >= 0.7 else 2 if self.zoom >= 0.35 else 4)
+        if self.zoom < 0.15:
+            return
+        # Dots are put down as a tiled picture in pixels, which is quicker than points on the scene.
+        scale = self.zoom * step
+        painter.save()
+        painter.resetTransform()
+        dots = self._dot_tile(now, scale)
+        origin = self.viewportTransform().map(QPointF(0, 0))
+        area = self.viewportTransform().mapRect(rect).toAlignedRect()
+        count = dots[1]
+        period = scale * count
+        left = area.left() - (area.left() - origin.x()) % period
+        top = area.top() - (area.top() - origin.y()) % period
+        y = top
+        while y < area.bottom() + 1:
+            x = left
+            while x < area.right() + 1:
+                painter.drawPixmap(QPointF(round(x), round(y)), dots[0])
+                x += period
+            y += period
+        painter.restore()
+
+    def _dot_tile(self, now: theme.Theme, scale: float) -> tuple[QPixmap, int]:
+        """A picture of several dots by several, transparent between them."""
+        count = max(1, int(256 // scale))
+        place = [round(i * scale * self.devicePixelRatioF()) / self.devicePixelRatioF() for i in range(count)]
+        key = (now, round(scale, 4), self.devicePixelRatioF())
+        if self._dots is None or self._dots[0] != key:
+            ratio = self.devicePixelRatioF()
+            side = math.ceil((scale * count + 2) * ratio)
+            picture = QPixmap(side, side)
+            picture.setDevicePixelRatio(ratio)
+            picture.fill(Qt.GlobalColor.transparent)
+            painter = QPainter(picture)
+            for x in place:
+                for y in place:
+                    painter.fillRect(QRectF(x, y, 1, 1), now.dot)
+            painter.end()
+            self._dots = (key, count, picture)
+        return self._dots[2], self._dots[1]
+
+    def viewportEvent(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ToolTip:
+            assert isinstance(event, QHelpEvent)
+            QToolTip.showText(event.globalPos(), self._tip(event.pos()), self.viewport())
+            return True
+        return super().viewportEvent(event)
+
+    def _tip(self, position: QPoint) -> str:
+        """What a port or a wire is, in words."""
+        scene = self.canvas_scene
+        hit = scene.hit(self.mapToScene(position), self.zoom)
+        if hit.node is not None and hit.pin is not None:
+            side = "output" if hit.is_output else "input"
+            known = scene.analysis.values.get((hit.node, hit.pin.index)) if scene.analysis and hit.is_output else None
+            name = f"{side} {hit.pin.port}" if hit.pin.port != side else side
+            return f"{name} ({hit.pin.kind})" + (f"\n{known}" if known is not None else "")
+        if hit.wire is not None:
+            wire = hit.wire
+            return f"{scene.graph.nodes[wire.source].name} to {wire.port} of {scene.graph.nodes[wire.target].name}"
+        if hit.node is not None and hit.node in scene.problems:
+            return scene.problems[hit.node][0].message
+        return ""
+
+    def resizeEvent(self, event) -> None:
+        super().resizeEvent(event)
+        self._widen()
+        self.moved.emit()

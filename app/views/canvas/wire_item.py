@@ -1,0 +1,179 @@
+"""A wire on the scene with the shape label that stands on it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QPainter, QPainterPath, QPainterPathStroker, QPen
+from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
+
+from app.builder.graph import Edge
+from app.views import theme
+from app.views.canvas.painter import SIMPLE
+from app.views.canvas.routes import LABEL_RISE, Route
+from app.views.theme import Theme
+from app.views.widgets.painting import TextLine
+
+LAYER = 0.0
+RAISED = 1.0
+REACH = 12.0  # how wide a press may miss a wire, in all
+LABEL_HEIGHT = 18.0
+LABEL_PAD = 8.0
+NORMAL, ERROR, ASSUMED = "normal", "error", "assumed"
+DASHES = {ERROR: (6.0, 4.0), ASSUMED: (3.0, 4.0)}
+
+
+class WireItem(QGraphicsItem):
+    """One wire. `edge` is what it draws."""
+
+    def __init__(self, edge: Edge, way: Route) -> None:
+        super().__init__()
+        self.edge = edge
+        self._route = way
+        self._text = ""
+        self._line = TextLine("", "shape")
+        self._state = NORMAL
+        self._selected = self._hovered = False
+        self._width: float | None = None  # by activation size while a run goes on
+        self._below = False
+        self._hit: QPainterPath | None = None
+        self._bounds = QRectF()
+        self._measure()
+        self.setZValue(LAYER)
+
+    # --- What it shows
+
+    @property
+    def way(self) -> Route:
+        return self._route
+
+    @property
+    def label(self) -> str:
+        return self._text
+
+    @property
+    def state(self) -> str:
+        return self._state
+
+    def set_route(self, way: Route) -> None:
+        self.prepareGeometryChange()
+        self._route, self._hit = way, None
+        self._measure()
+
+    def set_label(self, text: str, state: str) -> None:
+        """Show a shape, and whether it is known, assumed or wrong."""
+        if (text, state) != (self._text, self._state):
+            self.prepareGeometryChange()
+            if text != self._text:
+                self._text, self._line = text, TextLine(text, "shape")
+            self._state = state
+            self._measure()
+            self.update()
+
+    def set_below(self, below: bool) -> None:
+        """Put the label under the wire, where another rises from the same port."""
+        if below != self._below:
+            self.prepareGeometryChange()
+            self._below = below
+            self._measure()
+
+    def set_width(self, width: float | None) -> None:
+        """Draw it as wide as what it carries is large; None is the plain width."""
+        if width != self._width:
+            self.prepareGeometryChange()
+            self._width = width
+            self._measure()
+
+    def set_state(self, *, selected: bool | None = None, hovered: bool | None = None) -> None:
+        """Show or end a state; None leaves it as it is."""
+        new = (self._selected if selected is None else selected, self._hovered if hovered is None else hovered)
+        if new != (self._selected, self._hovered):
+            self._selected, self._hovered = new
+            self.setZValue(RAISED if self._selected else LAYER)
+            self.update()
+
+    def retheme(self) -> None:
+        self.prepareGeometryChange()
+        self._line = TextLine(self._text, "shape")
+        self._measure()
+        self.update()
+
+    def _measure(self) -> None:
+        width = self._line.width + 2 * LABEL_PAD
+        middle = self._route.label + QPointF(0, 2 * LABEL_RISE if self._below else 0)
+        self._chip = QRectF(middle.x() - width / 2, middle.y() - LABEL_HEIGHT / 2, width, LABEL_HEIGHT)
+        reach = max(self._width or 2.0, 3.0)
+        lines = self._route.path.boundingRect().adjusted(-reach, -reach, reach, reach)
+        self._bounds = lines.united(self._chip.adjusted(-1, -1, 1, 1)) if self._text else lines
+
+    # --- Qt
+
+    def boundingRect(self) -> QRectF:
+        return self._bounds
+
+    def shape(self) -> QPainterPath:
+        if self._hit is None:
+            stroker = QPainterPathStroker()
+            stroker.setWidth(REACH)
+            self._hit = stroker.createStroke(self._route.path)
+        return self._hit
+
+    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+        zoom = QStyleOptionGraphicsItem.levelOfDetailFromTransform(painter.worldTransform())
+        now = theme.current()
+        if zoom < SIMPLE:
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+            painter.setPen(QPen(self._color(now), 4 if self._selected else 2))
+            painter.drawPath(self._route.path)
+            return
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.strokePath(self._route.path, self._pen(now))
+        if self._text and (self._fits() or self._selected or self._hovered):
+            self._paint_label(painter, now)
+
+    def _fits(self) -> bool:
+        return self._route.run >= self._chip.width() + 10
+
+    def _color(self, now: Theme):
+        if self._state == ERROR:
+            return now.error
+        if self._selected:
+            return now.accent
+        if self._state == ASSUMED:
+            return now.wireIdle
+        if self._width is not None:
+            return now.wireTrain
+        return now.text3 if self._hovered else now.wire
+
+    def _pen(self, now: Theme) -> QPen:
+        width = self._width or 2.0
+        pen = QPen(self._color(now), width + (0.5 if self._hovered and not self._selected else 0.0))
+        pen.setCapStyle(Qt.PenCapStyle.FlatCap)
+        dash = DASHES.get(self._state)
+        if dash:
+            pen.setDashPattern([length / pen.widthF() for length in dash])
+        return pen
+
+    def _paint_label(self, painter: QPainter, now: Theme) -> None:
+        fill, line, text = now.panel, now.line2, now.text2
+        if self._state == ERROR:
+            fill, line, text = now.errorBg, now.error, now.error
+        elif self._selected:
+            fill, line, text = now.accentBg, now.accent, now.text
+        elif self._state == ASSUMED:
+            line, text = now.line3, now.text3
+        pen = QPen(line, 1)
+        if self._state == ASSUMED:
+            pen.setDashPattern([3, 3])
+        painter.setPen(pen)
+        painter.setBrush(fill)
+        painter.drawPath(_chip(self._chip.width()).translated(self._chip.topLeft()))
+        self._line.draw(painter, self._chip.left() + LABEL_PAD, self._chip.center().y() - self._line.height / 2, text)
+
+
+@lru_cache(maxsize=512)
+def _chip(width: float) -> QPainterPath:
+    path = QPainterPath()
+    path.addRoundedRect(QRectF(0.5, 0.5, width - 1, LABEL_HEIGHT - 1), 8.5, 8.5)
+    return path
