@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import tempfile
 from collections.abc import Callable
@@ -25,8 +27,11 @@ LARGEST_FILE = 64 * 2**20
 # A file of version n is lifted to n + 1 by the function under n, on plain data, and so on up to VERSION.
 MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
-Text = Annotated[str, msgspec.Meta(max_length=200)]
-Finite = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]
+FARTHEST = 1e9
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+Text = Annotated[str, msgspec.Meta(max_length=10_000)]
+Finite = Annotated[float, msgspec.Meta(ge=-FARTHEST, le=FARTHEST)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
 Seed = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
@@ -87,18 +92,25 @@ class _ProjectRecord(msgspec.Struct, forbid_unknown_fields=True):
 
 def read(path: Path) -> Project:
     """The project in a file. Raises ProjectFileError, or OSError if it cannot be read."""
-    if path.stat().st_size > LARGEST_FILE:
+    with path.open("rb") as file:
+        data = file.read(LARGEST_FILE + 1)
+    if len(data) > LARGEST_FILE:
         raise ProjectFileError(f"{path.name} is larger than {LARGEST_FILE >> 20} MiB, which no project is")
     try:
-        return loads(path.read_bytes())
+        return loads(data)
     except ProjectFileError as error:
         raise ProjectFileError(f"{path.name}: {error}") from error
 
 
 def write(project: Project, path: Path) -> None:
-    """Write the file whole or not at all: a temporary file beside it, synced, put in its place."""
+    """Write the file whole or not at all: a temporary file beside it, synced, put in its place.
+
+    Raises OSError, and ProjectFileError for a project that could not be opened again.
+    """
     data = dumps(project)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    loads(data)
+    path = Path(os.path.realpath(path))  # a link goes on pointing at what it points at
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".tapedeck-")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -109,12 +121,26 @@ def write(project: Project, path: Path) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name survive a power cut, where the system lets a folder be synced."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        # Some file systems cannot; the file itself is in its place all the same.
+        with contextlib.suppress(OSError):
+            os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def loads(data: bytes) -> Project:
     """The project in the bytes of a file; raises ProjectFileError."""
     try:
-        raw = msgspec.json.decode(data)
+        raw = msgspec.json.decode(data.removeprefix(BYTE_ORDER_MARK))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProjectFileError(f"this is not a Tapedeck project, its JSON cannot be read: {error}") from error
     if not isinstance(raw, dict) or type(raw.get("tapedeck")) is not int:
@@ -149,7 +175,7 @@ def dumps(project: Project) -> bytes:
                 for e in graph.edges
             ],
         },
-        "positions": {node: list(point) for node, point in project.positions.items() if node in graph.nodes},
+        "positions": {node: _place(point) for node, point in project.positions.items() if node in graph.nodes},
         "data": {
             "source": project.data.source,
             "validation_fraction": project.data.validation_fraction,
@@ -160,12 +186,34 @@ def dumps(project: Project) -> bytes:
             "batch_size": project.training.batch_size,
             "seed": project.training.seed,
             "device": project.training.device,
-            "optimizer": {"name": project.training.optimizer.name, "params": _encoded(project.training.optimizer.params)},
-            "loss": {"name": project.training.loss.name, "params": _encoded(project.training.loss.params)},
+            "optimizer": _choice_record(project.training.optimizer),
+            "loss": _choice_record(project.training.loss),
         },
         "notes": project.notes,
     }
-    return msgspec.json.format(msgspec.json.encode(raw), indent=1) + b"\n"
+    try:
+        data = msgspec.json.encode(raw)
+    except UnicodeEncodeError:
+        data = msgspec.json.encode(_readable(raw))
+    return msgspec.json.format(data, indent=1) + b"\n"
+
+
+def _place(point: tuple[float, float]) -> list[float]:
+    """The point, brought to where a canvas reaches."""
+    return [0.0 if math.isnan(c) else min(max(c, -FARTHEST), FARTHEST) for c in point]
+
+
+def _readable(raw: Any) -> Any:
+    """Plain data without halves of characters (lone surrogates), which a file in UTF-8 cannot hold."""
+    if isinstance(raw, str):
+        return raw.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(raw, dict):
+        return {_readable(key): _readable(value) for key, value in raw.items()}
+    return [_readable(item) for item in raw] if isinstance(raw, list) else raw
+
+
+def _choice_record(choice: Choice) -> dict[str, Any]:
+    return {"name": choice.name, "params": _encoded(choice.params)}
 
 
 def _encoded(params: FrozenMap[str, Any]) -> dict[str, Any]:
@@ -237,7 +285,7 @@ def _check_ports(edges: list[Edge], graph: Graph, ops: Catalog) -> None:
         place = (edge.target, edge.port, edge.index if port is None or port.variadic else 0)
         if place in seen:
             name = graph.nodes[edge.target].name
-            raise ProjectFileError(f"two wires end at {edge.port} of {name} - at `$.graph.edges[{i}]`")
+            raise ProjectFileError(f"two wires end at {edge.port} of {name} - at `$.graph.edges[{i}]`; remove one")
         seen.add(place)
 
 

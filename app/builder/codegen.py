@@ -251,7 +251,7 @@ def wrapped(head: str, items: list[str], tail: str, before: int | None = None) -
 
     >>> wrapped("f(", ["a", "b"], ")")
     'f(a, b)'
-    >>> print(wrapped("    fc = Linear(", ["a" * 80, "b"], ")").replace("a" * 80, "aa"))
+    >>> print(wrapped("    fc = Linear(", ["a" * 84, "b"], ")").replace("a" * 84, "aa"))
         fc = Linear(
             aa, b
         )

@@ -1,0 +1,128 @@
+"""Graphs for tests, written as rows and wires."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+
+from app.builder import rules
+from app.builder.analysis import Analysis
+from app.builder.catalog import OpSpec, catalog
+from app.builder.graph import Edge, Graph, Node
+from app.builder.literals import DType
+from app.builder.value_types import TensorType, TupleType, ValueType
+from app.frozen import FrozenMap
+from app.source import Source, load_class
+
+INT64 = DType("int64")
+Row = tuple[str, str, Mapping[str, Any]]
+
+# One sample for an op whose starting parameters do not take a picture of (3, 8, 8).
+SAMPLES: dict[str, tuple[int, ...]] = {
+    "nn.Conv1d": (8, 16),
+    "nn.BatchNorm1d": (8, 16),
+    "nn.LSTM": (5, 12),
+    "nn.GRU": (5, 12),
+    "nn.MultiheadAttention": (5, 64),
+    "nn.Embedding": (7,),
+    "nn.Linear": (9,),
+    "Tensor.view": (4, 16),
+    "torch.reshape": (4, 16),
+    "torch.permute": (5, 6),
+    "torch.transpose": (5, 6),
+    "torch.matmul": (6, 6),
+    "torch.cat": (5,),
+}
+
+
+def net(rows: Iterable[Row], wires: Iterable[tuple[Any, ...]] | None = None) -> Graph:
+    """A graph of (op, name, params) and wires (source, output, target, port); without wires a chain.
+
+    The id of a node is its name. A wire may leave out what is the default: ("a", "b") or ("a", "b", "other").
+    """
+    rows = list(rows)
+    nodes = {name: Node(name, op, name, _starting(op).update(params)) for op, name, params in rows}
+    graph = Graph(FrozenMap(nodes))
+    names = list(nodes)
+    for wire in zip(names, names[1:], strict=False) if wires is None else wires:
+        graph = wired(graph, *wire)
+    return graph
+
+
+def _starting(op: str) -> FrozenMap[str, Any]:
+    return catalog()[op].starting_params() if op in catalog() else FrozenMap()
+
+
+def wired(graph: Graph, source: str, target: str, port: str | None = None, output: int = 0) -> Graph:
+    """The graph with a wire drawn as a person would."""
+    ops = catalog()
+    port = port or ops.of(graph, graph.nodes[target]).inputs[0].name
+    return rules.connect(graph, ops, source, output, target, port)
+
+
+def chain(length: int, op: str = "nn.ReLU", **params: Any) -> Graph:
+    """An input, `length` equal layers and an output, made without the cost of drawing wire by wire."""
+    nodes = [Node("in", "input", "input1", FrozenMap(shape=(4,)))]
+    nodes += [Node(f"n{i}", op, f"layer{i}", _starting(op).update(params)) for i in range(length)]
+    nodes.append(Node("out", "output", "output1"))
+    edges = tuple(Edge(a.id, 0, b.id, "input") for a, b in zip(nodes, nodes[1:], strict=False))
+    return Graph(FrozenMap({node.id: node for node in nodes}), edges)
+
+
+def around(spec: OpSpec, params: Mapping[str, Any] | None = None) -> Graph:
+    """A net of one op: an input on every port that must have one, an output on everything that comes out as a tensor."""
+    dtype = {"dtype": INT64} if spec.key == "nn.Embedding" else {}
+    rows: list[Row] = [("input", f"in_{p.name}", {"shape": sample(spec), **dtype}) for p in spec.inputs if p.required]
+    rows.append((spec.key, "it", params or {}))
+    wires: list[tuple[Any, ...]] = [(f"in_{p.name}", "it", p.name) for p in spec.inputs if p.required]
+    for number, port in enumerate(spec.outputs):
+        if port.kind == "tensor":
+            rows.append(("output", f"out{number}", {}))
+            wires.append(("it", f"out{number}", "input", number))
+    return net(rows, wires)
+
+
+def sample(spec: OpSpec) -> tuple[int, ...]:
+    return SAMPLES.get(spec.key, (3, 8, 8))
+
+
+def run(source: Source, batch: int) -> tuple[torch.Tensor, ...]:
+    """What the generated class returns for inputs of zeros; always a tuple."""
+    inputs = [torch.zeros(batch, *spec.shape, dtype=getattr(torch, spec.dtype)) for spec in source.inputs]
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an implicit dim, a dropout of one layer: torch's words, not ours
+        answer = load_class(source)().eval()(*inputs)
+    return answer if isinstance(answer, tuple) else (answer,)
+
+
+def returned(analysis: Analysis, batch: int) -> tuple[tuple[tuple[int, ...], str], ...]:
+    """Shape and dtype of every output as the analysis says."""
+    types = []
+    for node in analysis.graph.nodes.values():
+        if node.op == "output":
+            (edge,) = analysis.graph.into(node.id)
+            types.append(typed(analysis.values[edge.source, edge.output], batch))
+    return tuple(types)
+
+
+def typed(value: ValueType, batch: int) -> tuple[tuple[int, ...], str]:
+    assert isinstance(value, TensorType) and not isinstance(value, TupleType)
+    return value.at(batch), value.dtype
+
+
+def measured(tensors: Iterable[torch.Tensor]) -> tuple[tuple[tuple[int, ...], str], ...]:
+    return tuple((tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")) for tensor in tensors)
+
+
+def skeleton(text: str) -> str:
+    """The structure of a source without its names, texts and numbers: what a name or value must never change."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        for name, value in ast.iter_fields(node):
+            if isinstance(value, str | int | float) and not isinstance(value, bool):
+                setattr(node, name, "_")
+    return ast.dump(tree)

@@ -1,0 +1,190 @@
+"""One contract for every op of the catalog: drawn as it comes from the palette, it does what its wires say it does."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+import pytest
+
+from app import project_file
+from app.builder.analysis import analyse
+from app.builder.catalog import SNAPSHOT, OpSpec, UnknownOp, catalog, dump, installed_torch, load
+from app.builder.introspect import documentation, read_catalog
+from app.builder.literals import AUTO, DType
+from app.builder.params import ParamError, check_node, check_param, format_param, parse_param, wants
+from app.project import Project
+from app.resources import path as resource_path
+from tests.builder_nets import around, measured, returned, run
+
+OPS = list(catalog().values())
+LAYERS = [spec for spec in OPS if spec.kind not in ("input", "output")]
+PARAMS = [(spec, param) for spec in OPS for param in spec.params]
+
+
+def named(value: object) -> str | None:
+    return value.key if isinstance(value, OpSpec) else getattr(value, "name", None)
+
+
+@pytest.mark.parametrize("spec", LAYERS, ids=named)
+class TestEveryOp:
+    def test_runs_as_drawn_and_gives_the_shapes_it_said(self, spec: OpSpec) -> None:
+        analysis = analyse(around(spec))
+        assert analysis.errors == () and analysis.runnable
+        for batch in (2, 5):
+            assert measured(run(analysis.source, batch)) == returned(analysis, batch)
+
+    def test_source_uses_what_it_imports_and_imports_what_it_uses(self, spec: OpSpec) -> None:
+        tree = ast.parse(analyse(around(spec)).source.text)
+        imported = {
+            alias.asname or alias.name.partition(".")[0]
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for alias in node.names
+        }
+        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} & {"torch", "nn", "F"}
+        assert imported == used
+
+    def test_counts_the_parameters_that_torch_counts(self, spec: OpSpec) -> None:
+        from app.source import make_module
+
+        analysis = analyse(around(spec))
+        assert analysis.total_parameters == sum(p.numel() for p in make_module(analysis.source).parameters())
+
+    def test_survives_a_file(self, spec: OpSpec) -> None:
+        project = Project(graph=around(spec))
+        assert project_file.loads(project_file.dumps(project)) == project
+
+    def test_can_be_written_into_a_drawing_under_way(self, spec: OpSpec) -> None:
+        from tests.builder_nets import net
+
+        analysis = analyse(net([(spec.key, "alone", {})]))
+        ast.parse(analysis.source.text)
+        assert [p.message for p in analysis.errors if p.node] == [
+            f"Nothing arrives at {' and '.join(p.name for p in spec.inputs if p.required)} of alone"
+        ]
+
+    def test_is_documented(self, spec: OpSpec) -> None:
+        words = documentation(spec.key)
+        assert words.summary.endswith(".") and len(words.summary) > 10
+        assert all(words.arguments.values())
+
+    def test_refuses_a_parameter_it_does_not_have(self, spec: OpSpec) -> None:
+        from app.builder.graph import Node
+        from app.frozen import FrozenMap
+
+        with pytest.raises(ParamError, match="has no parameter 'nonsense'"):
+            check_node(spec, Node("a", spec.key, "a", FrozenMap(nonsense=1)))
+
+
+WRONG = (object(), [3], {"a": 1}, 1j, b"x", "__import__('os')", (1.5,), ("a",), 2**40, -(2**40), ((1,),))
+
+
+@pytest.mark.parametrize(("spec", "param"), PARAMS, ids=named)
+class TestEveryParameter:
+    def good_values(self, param):
+        found = [param.start] if param.start is not None else []
+        if param.default is not None or param.optional:
+            found.append(param.default)
+        found += [DType(c) for c in param.choices] if param.kind == "dtype" else list(param.choices)
+        found += {"int": [1, 2], "float": [0.5, 1.0], "bool": [True, False], "ints": [(1,) * (param.count or 3)]}.get(
+            param.kind, []
+        )
+        return found
+
+    def test_what_it_starts_with_and_its_default_are_allowed(self, spec, param) -> None:
+        for value in self.good_values(param):
+            if param.required and value is param.default and param.start is not None:
+                continue
+            check_param(param, value)
+
+    def test_text_of_the_form_goes_both_ways(self, spec, param) -> None:
+        for value in self.good_values(param):
+            if value is None and not param.optional:
+                continue
+            again = parse_param(param, format_param(value))
+            wanted = (value,) if param.kind == "ints" and param.count == 0 and param.required and type(value) is int else value
+            assert again == wanted and type(again) is type(wanted)
+
+    def test_wrong_values_are_refused_with_words(self, spec, param) -> None:
+        for value in WRONG:
+            with pytest.raises(ParamError) as told:
+                check_param(param, value)
+            assert str(told.value).startswith(param.name) and len(str(told.value)) < 300
+        for text in ("__import__('os').system('true')", "1 +", "lambda: 1", "'" * 3, "[" * 500, "9" * 5000):
+            with pytest.raises(ParamError, match=param.name):
+                parse_param(param, text)
+
+    def test_bounds_hold(self, spec, param) -> None:
+        for bound, beyond in ((param.minimum, -1), (param.maximum, 1)):
+            if bound is not None:
+                with pytest.raises(ParamError, match="must be at"):
+                    value = int(bound) + beyond
+                    check_param(param, (value,) * (param.count or 1) if param.kind == "ints" else value)
+
+    def test_says_what_it_wants(self, spec, param) -> None:
+        assert wants(param).startswith("wants ")
+
+    def test_auto_only_where_a_shape_tells(self, spec, param) -> None:
+        if param.auto:
+            assert parse_param(param, "") is AUTO and parse_param(param, "auto") is AUTO
+        else:
+            with pytest.raises(ParamError):
+                check_param(param, AUTO)
+
+
+def test_a_few_texts_as_people_type_them() -> None:
+    conv, view = catalog()["nn.Conv2d"], catalog()["Tensor.view"]
+    kernel, padding = conv.param("kernel_size"), conv.param("padding")
+    assert parse_param(kernel, " 3 ") == 3
+    assert parse_param(kernel, "3×5") == (3, 5)
+    assert parse_param(kernel, "(3, 5)") == (3, 5)
+    assert parse_param(kernel, "[3, 5]") == (3, 5)
+    assert parse_param(padding, "same") == "same"
+    assert parse_param(view.param("size"), "−1, 64") == (-1, 64)
+    with pytest.raises(ParamError, match="wants a whole number or 2 whole numbers, not 3 of them"):
+        parse_param(kernel, "1, 2, 3")
+    with pytest.raises(ParamError, match="kernel_size wants a whole number or 2 whole numbers, not 2.5"):
+        parse_param(kernel, "2.5")
+
+
+def test_snapshot_is_what_the_pinned_torch_says() -> None:
+    import msgspec
+
+    raw = msgspec.json.decode(resource_path(SNAPSHOT).read_bytes())
+    if raw["torch"] != installed_torch():
+        pytest.skip(f"the snapshot is of torch {raw['torch']}, installed is {installed_torch()}")
+    read = read_catalog()
+    assert dump(read) == raw
+    assert dict(load(raw)) == dict(read)
+
+
+def test_another_torch_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    from app.builder import catalog as module
+
+    monkeypatch.setattr(module, "installed_torch", lambda: "99.0")
+    assert not module.snapshot_fits()
+    assert dict(module.catalog.__wrapped__()) == dict(catalog())
+
+
+def test_at_least_the_ops_that_were_promised() -> None:
+    wanted = """
+        nn.Linear nn.Conv1d nn.Conv2d nn.ConvTranspose2d nn.MaxPool2d nn.AvgPool2d nn.AdaptiveAvgPool2d nn.BatchNorm1d
+        nn.BatchNorm2d nn.LayerNorm nn.Dropout nn.Dropout2d nn.ReLU nn.GELU nn.Sigmoid nn.Tanh nn.Flatten nn.Unflatten
+        nn.Embedding nn.LSTM nn.GRU nn.MultiheadAttention operator.add operator.mul operator.sub torch.matmul torch.cat
+        Tensor.view torch.reshape torch.permute torch.transpose torch.mean F.softmax F.log_softmax input output F.relu
+        F.max_pool2d
+    """.split()
+    assert set(wanted) <= set(catalog()) and len(catalog()) >= 40
+
+
+def test_unknown_op_is_said_by_name() -> None:
+    with pytest.raises(UnknownOp, match="there is no op 'nn.Nothing' in the catalog"):
+        catalog()["nn.Nothing"]
+    with pytest.raises(KeyError):
+        documentation("os.system")
+
+
+def test_changing_a_spec_does_not_change_the_catalog() -> None:
+    spec = catalog()["nn.Linear"]
+    assert replace(spec, label="other") != spec and catalog()["nn.Linear"] is spec
