@@ -11,6 +11,8 @@ from PySide6.QtWidgets import QPlainTextEdit, QTextEdit, QWidget
 from app.views import theme
 from app.views.code_text import PythonColors
 
+MARGIN = 8
+
 
 class CodeEdit(QPlainTextEdit):
     """A read-only text with line numbers, and marks on the lines of nodes.
@@ -32,7 +34,7 @@ class CodeEdit(QPlainTextEdit):
         self.setTabChangesFocus(True)
         self.setStyleSheet("QPlainTextEdit { border: none; border-radius: 0; }")
         self.setAccessibleName("Source of the net")
-        self.document().setDocumentMargin(8)
+        self.document().setDocumentMargin(MARGIN)
         self._colors = PythonColors(self.document())
         self._selected: frozenset[int] = frozenset()
         self._hovered: frozenset[int] = frozenset()
@@ -122,7 +124,8 @@ class CodeEdit(QPlainTextEdit):
 
     def _place_gutter(self) -> None:
         box = self.contentsRect()
-        self._gutter.setGeometry(QRect(box.left(), box.top(), self._gutter.sizeHint().width(), box.height()))
+        # It covers the margin of the text as well, so that the mark of a line goes through.
+        self._gutter.setGeometry(QRect(box.left(), box.top(), self._gutter.sizeHint().width() + MARGIN, box.height()))
 
     def _scroll_gutter(self, rect: QRect, dy: int) -> None:
         if dy:
@@ -171,7 +174,7 @@ class _Gutter(QWidget):
                 painter.fillRect(QRectF(0, box.top(), 3, box.height()), colors.accent)
             painter.setPen(colors.text if selected else colors.text3)
             flags = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-            painter.drawText(row.adjusted(0, 0, -12, 0), flags, str(line))
+            painter.drawText(row.adjusted(0, 0, -12 - MARGIN, 0), flags, str(line))
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         place = self._edit.cursorForPosition(QPoint(1, event.position().toPoint().y()))

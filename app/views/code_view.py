@@ -16,6 +16,7 @@ from app.views.selection import Selection
 from app.views.widgets import Button, EmptyState, SearchField, icon_button
 
 COPIED_FOR_MS = 1600
+NOTHING = ("No code yet", "Put an input, layers and an output on the canvas and wire them.")
 _WITHIN = Qt.ShortcutContext.WidgetWithChildrenShortcut
 
 
@@ -104,7 +105,7 @@ class CodeView(QWidget):
         self._hovered: str | None = None
         self.edit = CodeEdit()
         self.find_bar = FindBar(self.edit)
-        self.empty = EmptyState("code", "No code yet", "Put an input, layers and an output on the canvas and wire them.")
+        self.empty = EmptyState("code", *NOTHING)
         self._pages = QStackedWidget()
         self._pages.addWidget(self.empty)
         self._pages.addWidget(self.edit)
@@ -154,13 +155,13 @@ class CodeView(QWidget):
         if source is None:
             self.find_bar.hide()
             self.note.setText("")
-            self.empty.set_text("No code yet", note or "Put an input, layers and an output on the canvas and wire them.")
+            self.empty.set_text(NOTHING[0], note or NOTHING[1])
             self._pages.setCurrentWidget(self.empty)
             self.edit.show_text("")
             return
         count = len(source.text.splitlines())
         self.note.setText(" · ".join(filter(None, (f"{count} lines", note))))
-        self.edit.show_text(source.text)
+        self.edit.show_text(source.text.rstrip("\n"))
         self._pages.setCurrentWidget(self.edit)
         self._mark()
         if not self.find_bar.isHidden():

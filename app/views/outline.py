@@ -18,7 +18,7 @@ from PySide6.QtCore import (
 )
 from PySide6.QtWidgets import QAbstractItemView, QListView, QStackedWidget, QVBoxLayout, QWidget
 
-from app.builder.catalog import Catalog, catalog
+from app.builder.catalog import Catalog
 from app.builder.graph import Node
 from app.builder.plan import plan
 from app.document import Document
@@ -111,13 +111,15 @@ class NodeModel(QAbstractListModel):
 
 
 class Outline(QWidget):
-    """The list. Its selection is the window's, both ways; `jumpRequested(node)` asks to bring a node into sight."""
+    """The list. Its selection is the window's, both ways; `jump_requested(node)` asks to bring a node into sight."""
 
-    jumpRequested = Signal(str)
+    jump_requested = Signal(str)
 
-    def __init__(self, document: Document, selection: Selection, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, document: Document, selection: Selection, catalog: Catalog, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
-        self._document, self._selection = document, selection
+        self._document, self._selection, self._catalog = document, selection, catalog
         self._quiet = False
         self.field = SearchField("Find a node")
         self.model = NodeModel(self)
@@ -170,7 +172,7 @@ class Outline(QWidget):
 
     def _jump(self, index: QModelIndex) -> None:
         if entry := self.model.entry(index):
-            self.jumpRequested.emit(entry.node.id)
+            self.jump_requested.emit(entry.node.id)
 
     def _changed(self, before: Project, after: Project) -> None:
         if before.graph is not after.graph:
@@ -178,7 +180,7 @@ class Outline(QWidget):
 
     def _refresh(self, project: Project) -> None:
         self._quiet = True
-        changed = self.model.set_entries(entries(project, catalog()))
+        changed = self.model.set_entries(entries(project, self._catalog))
         self._quiet = False
         if changed:
             self._show_selection(self._selection.ids)

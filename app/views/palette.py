@@ -11,6 +11,7 @@ from PySide6.QtCore import QAbstractItemModel, QEvent, QMimeData, QModelIndex, Q
 from PySide6.QtGui import QDrag, QKeyEvent, QMouseEvent, QPainter, QPixmap
 from PySide6.QtWidgets import QAbstractItemView, QStackedWidget, QTreeView, QVBoxLayout, QWidget
 
+from app.background import Background
 from app.builder.catalog import Catalog, OpSpec
 from app.frozen import FrozenMap
 from app.views import fuzzy, icons, theme
@@ -31,11 +32,10 @@ def summaries(keys: Iterable[str]) -> FrozenMap[str, str]:
 
 def hint(spec: OpSpec) -> str:
     """The small word that tells ops of one name apart: "2d" of Conv2d, "F" of F.relu."""
+    if spec.kind in ("function", "method"):
+        return spec.key.partition(".")[0]
     dimensions = re.search(r"\dd$", spec.label)
-    if dimensions:
-        return dimensions[0]
-    root = spec.key.partition(".")[0]
-    return root if spec.kind in ("function", "method") else ""
+    return dimensions[0] if dimensions else ""
 
 
 @dataclass(frozen=True)
@@ -65,15 +65,15 @@ class OpModel(QAbstractItemModel):
 
     def __init__(self, catalog: Catalog, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._all = tuple(catalog.values())
-        self._groups = grouped(self._all)
+        self.specs = tuple(catalog.values())
+        self._groups = grouped(self.specs)
         self._summaries: Mapping[str, str] = FrozenMap()
 
     def set_query(self, query: str) -> str | None:
         """Show only what fits; returns the key of the best one."""
-        fits = {spec.key: found for spec in self._all if (found := fit(query, spec)) is not None}
+        fits = {spec.key: found for spec in self.specs if (found := fit(query, spec)) is not None}
         self.beginResetModel()
-        self._groups = grouped(spec for spec in self._all if spec.key in fits)
+        self._groups = grouped(spec for spec in self.specs if spec.key in fits)
         self.endResetModel()
         return max(fits, key=lambda key: fits[key], default=None)
 
@@ -250,6 +250,11 @@ class Palette(QWidget):
         """The sentences of the tool tips, by key."""
         self.model.set_summaries(texts)
 
+    def load_summaries(self, background: Background) -> None:
+        """Ask torch for the sentences of the tool tips, behind the window."""
+        keys = tuple(spec.key for spec in self.model.specs)
+        background.ask("palette.summaries", summaries, keys, on_answer=self.set_summaries)
+
     def focus_search(self) -> None:
         """Put the caret into the search, what was typed before selected."""
         self.field.setFocus(Qt.FocusReason.ShortcutFocusReason)
@@ -264,7 +269,8 @@ class Palette(QWidget):
         for row in range(self.model.rowCount()):
             index = self.model.index(row, 0)
             group = self.model.group(index)
-            self.tree.setExpanded(index, bool(query.strip()) or (group is not None and group.category not in self._folded))
+            folded = group is not None and group.category in self._folded
+            self.tree.setExpanded(index, bool(query.strip()) or not folded)
         if query.strip() and best is not None:
             self.tree.setCurrentIndex(self.model.index_of(best))
         self._pages.setCurrentWidget(self.tree if self.model.rowCount() else self.empty)

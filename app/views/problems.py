@@ -34,11 +34,24 @@ def plain(problem: Problem, name: str) -> str:
     return "\n".join(filter(None, parts))
 
 
+def fine_words(fine: int, total: int) -> str:
+    """What is said of the nodes that have no problem.
+
+    >>> fine_words(14, 16), fine_words(1, 2), fine_words(3, 3), fine_words(0, 3)
+    ('The other 14 nodes are fine.', 'The other node is fine.', 'All 3 nodes are fine.', '')
+    """
+    if not fine:
+        return ""
+    if fine == total:
+        return "The node is fine." if total == 1 else f"All {total} nodes are fine."
+    return "The other node is fine." if fine == 1 else f"The other {fine} nodes are fine."
+
+
 class ProblemRow(QWidget):
     """One problem. Click or Enter goes to its node; the button mends it; the menu has the rest."""
 
     jumped = Signal(object)
-    cureRequested = Signal(object)
+    cure_requested = Signal(object)
     left = Signal(int)
 
     def __init__(self, problem: Problem, name: str, category: str, parent: QWidget | None = None) -> None:
@@ -62,7 +75,7 @@ class ProblemRow(QWidget):
         self.cure: Button | None = None
         if problem.cures:
             self.cure = Button(problem.cures[0].label, "primary" if problem.severity == "error" else "secondary")
-            self.cure.clicked.connect(lambda: self.cureRequested.emit(problem.cures[0]))
+            self.cure.clicked.connect(lambda: self.cure_requested.emit(problem.cures[0]))
             row.addWidget(self.cure)
         self.more = icon_button("more", "More about this problem")
         self.more.clicked.connect(lambda: self._open_menu(self.more.mapToGlobal(self.more.rect().bottomLeft())))
@@ -80,7 +93,7 @@ class ProblemRow(QWidget):
         """Every cure, the way to the node, and copying."""
         menu = QMenu(self)
         for cure in self.problem.cures:
-            menu.addAction(cure.label, lambda cure=cure: self.cureRequested.emit(cure))
+            menu.addAction(cure.label, lambda cure=cure: self.cure_requested.emit(cure))
         if self.problem.cures:
             menu.addSeparator()
         if self.problem.node is not None:
@@ -158,15 +171,15 @@ class ProblemRow(QWidget):
 class ProblemsPanel(QWidget):
     """The list, errors first, and a line about what is fine.
 
-    `jumpRequested(node)` asks to select a node and bring it into sight; `cureRequested(Cure)` to mend;
-    `countChanged(errors, warnings)` is for the badge of the tab.
+    `jump_requested(node)` asks to select a node and bring it into sight; `cure_requested(Cure)` to mend;
+    `count_changed(errors, warnings)` is for the badge of the tab. With a selection, the rows of its nodes are marked.
     """
 
-    jumpRequested = Signal(str)
-    cureRequested = Signal(object)
-    countChanged = Signal(int, int)
+    jump_requested = Signal(str)
+    cure_requested = Signal(object)
+    count_changed = Signal(int, int)
 
-    def __init__(self, catalog: Catalog, selection: Selection, parent: QWidget | None = None) -> None:
+    def __init__(self, catalog: Catalog, selection: Selection | None = None, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._catalog, self._selection = catalog, selection
         self._shown: tuple[tuple[Problem, str], ...] | None = None
@@ -194,7 +207,8 @@ class ProblemsPanel(QWidget):
         outer = QVBoxLayout(self)
         outer.setContentsMargins(0, 0, 0, 0)
         outer.addWidget(scroll)
-        selection.changed.connect(lambda ids, origin: self._mark())
+        if selection is not None:
+            selection.changed.connect(lambda ids, origin: self._mark())
         theme.manager().changed.connect(inside.update)
         self._say("The net has not been checked yet.", fine=False)
 
@@ -216,9 +230,9 @@ class ProblemsPanel(QWidget):
         errors = sum(problem.severity == "error" for problem in problems)
         if (errors, len(problems) - errors) != self._counts:
             self._counts = (errors, len(problems) - errors)
-            self.countChanged.emit(*self._counts)
-            words = [counted(errors, "error")] * (errors > 0) + [counted(self._counts[1], "warning")] * (self._counts[1] > 0)
-            announce(self, " and ".join(words) or "No problems")
+            self.count_changed.emit(*self._counts)
+            kinds = zip(self._counts, ("error", "warning"), strict=True)
+            announce(self, " and ".join(counted(count, kind) for count, kind in kinds if count) or "No problems")
 
     def _fill(self, analysis: Analysis, shown: tuple[tuple[Problem, str], ...]) -> None:
         focused = next((i for i, row in enumerate(self.rows) if row.isAncestorOf(self.focusWidget() or self)), None)
@@ -232,7 +246,7 @@ class ProblemsPanel(QWidget):
             category = self._catalog.of(analysis.graph, node).category if node else ""
             row = ProblemRow(problem, name, category)
             row.jumped.connect(self._jump)
-            row.cureRequested.connect(self.cureRequested)
+            row.cure_requested.connect(self.cure_requested)
             row.left.connect(self._move_focus)
             self._column.insertWidget(len(self.rows), row)
             self.rows.append(row)
@@ -245,22 +259,18 @@ class ProblemsPanel(QWidget):
 
     def _say_fine(self, analysis: Analysis, problems: Sequence[Problem]) -> None:
         total = len(analysis.graph.nodes)
-        bad = len({problem.node for problem in problems if problem.node in analysis.graph.nodes})
-        waiting = len({n for n in analysis.assumed if n not in {p.node for p in problems}})
-        fine = total - bad - waiting
-        if not total:
-            self._say("Drag a layer from the Layers panel onto the canvas, or press Tab there to search.", fine=False)
-            return
-        words = f"All {counted(total, 'node')} are fine." if fine == total and total > 1 else ""
-        words = words or (f"The other {fine} nodes are fine." if fine > 1 else "The other node is fine." if fine == 1 else "")
-        if total == 1 and fine == 1:
-            words = "The node is fine."
+        bad = {problem.node for problem in problems if problem.node in analysis.graph.nodes}
+        waiting = len(analysis.assumed - bad)
+        fine = total - len(bad) - waiting
+        words = [fine_words(fine, total)]
         if waiting:
             verb = "waits" if waiting == 1 else "wait"
-            words += f" {counted(waiting, 'node')} {verb} for what arrives: nothing can be said of the shapes there yet."
+            words.append(f"{counted(waiting, 'node')} {verb} for what arrives: the shapes there are not known yet.")
         if len(problems) > MOST:
-            words = f"Only the first {MOST} of {len(problems)} problems are shown. {words}"
-        self._say(words.strip(), fine=fine > 0 and len(problems) <= MOST)
+            words.insert(0, f"Only the first {MOST} of {len(problems)} problems are shown.")
+        if not total:
+            words = ["Drag a layer from the Layers panel onto the canvas, or press Tab there to search."]
+        self._say(" ".join(filter(None, words)), fine=fine > 0 and len(problems) <= MOST)
 
     def _say(self, words: str, fine: bool) -> None:
         self.ok_line.setText(words)
@@ -269,8 +279,9 @@ class ProblemsPanel(QWidget):
 
     def _jump(self, node: str | None) -> None:
         if node is not None:
-            self._selection.set({node}, self)
-            self.jumpRequested.emit(node)
+            if self._selection is not None:
+                self._selection.set({node}, self)
+            self.jump_requested.emit(node)
 
     def _move_focus(self, step: int) -> None:
         at = next((i for i, row in enumerate(self.rows) if row.hasFocus()), 0)
@@ -279,5 +290,6 @@ class ProblemsPanel(QWidget):
         self._scroll.ensureWidgetVisible(row, 0, 0)
 
     def _mark(self) -> None:
+        ids = self._selection.ids if self._selection is not None else frozenset()
         for row in self.rows:
-            row.set_marked(row.problem.node in self._selection.ids)
+            row.set_marked(row.problem.node in ids)

@@ -95,7 +95,9 @@ class QuestionDialog(Dialog):
         self.answer = Answer.CANCEL
         self.body.addWidget(label(reason, "body", "text2", wrap=True))
 
-    def offer(self, text: str, answer: Answer, kind: str = "secondary", *, left: bool = False, default: bool = False) -> None:
+    def offer(
+        self, text: str, answer: Answer, kind: str = "secondary", *, left: bool = False, default: bool = False
+    ) -> None:
         """Add a way to answer."""
         button = self.add_button(text, kind, left=left, default=default)
         button.clicked.connect(lambda: self._choose(answer))
@@ -127,7 +129,7 @@ def ask_unsaved(parent: QWidget | None, name: str) -> Answer:
 
 def running_dialog(progress: str, parent: QWidget | None = None) -> QuestionDialog:
     """Asks whether to stop a run before leaving; `progress` says how far it is (`epoch 3 of 20`)."""
-    reason = f"The run is at {progress}. If you leave now it stops there; its weights are lost unless you exported them."
+    reason = f"The run is at {progress}. If you leave now it stops there, and weights that are not exported are lost."
     dialog = QuestionDialog("A training run is going on", reason, parent)
     dialog.offer("Stop and leave", Answer.DISCARD, left=True)
     dialog.offer("Keep training", Answer.CANCEL, "primary", default=True)

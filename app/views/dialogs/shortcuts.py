@@ -12,6 +12,7 @@ from PySide6.QtWidgets import (
     QAbstractItemView,
     QGridLayout,
     QListView,
+    QMenu,
     QScrollArea,
     QStyle,
     QStyledItemDelegate,
@@ -26,16 +27,25 @@ from app.views.op_rows import Index
 from app.views.widgets import SearchField
 from app.views.widgets.painting import box, label
 
-_KEY_NAMES = {"Ctrl": "Ctrl", "Del": "Delete", "Ins": "Insert", "Return": "Enter"}
+_KEY_NAMES = {"Del": "Delete", "Ins": "Insert", "Return": "Enter"}
 
 
 def key_text(action: QAction) -> str:
-    """The shortcut of an action as it is read: `Ctrl + Shift + P`; "" if it has none."""
-    sequence = action.shortcut().toString(QKeySequence.SequenceFormat.NativeText)
-    if not sequence:
-        return ""
-    parts = sequence.split("+") if len(sequence) > 1 and not sequence.endswith("++") else [sequence]
-    return " + ".join(_KEY_NAMES.get(part, part) for part in parts)
+    """The shortcuts of an action as they are read: `Ctrl + K, Ctrl + Shift + P`; "" if it has none."""
+    return ", ".join(_spread(each.toString(QKeySequence.SequenceFormat.NativeText)) for each in action.shortcuts())
+
+
+def _spread(keys: str) -> str:
+    """One shortcut with room between its keys.
+
+    >>> _spread("Ctrl+Shift+P"), _spread("Ctrl++"), _spread("Del")
+    ('Ctrl + Shift + P', 'Ctrl + +', 'Delete')
+    """
+    *held, last = keys.removesuffix("+").split("+") if keys != "+" else ["+"]
+    last = last or "+"
+    if keys.endswith("++"):
+        held, last = [*held, last], "+"
+    return " + ".join(_KEY_NAMES.get(part, part) for part in (*(part for part in held if part), last))
 
 
 def command_text(action: QAction) -> str:
@@ -51,11 +61,43 @@ class Gesture:
     text: str
 
 
+# What the mouse and plain keys do on the canvas, which no action says.
+GESTURES = (
+    ("Canvas", (
+        Gesture("Wheel", "Zoom at the pointer"),
+        Gesture("Middle drag, Space + drag", "Move the view"),
+        Gesture("Drag on nothing", "Select what is inside"),
+        Gesture("Shift + drag, Ctrl + drag", "Add to the selection, toggle it"),
+        Gesture("Drag from a port", "Draw a wire; let go on nothing to search for a layer"),
+        Gesture("Drag an input end away", "Move or remove the wire"),
+        Gesture("Alt + click on a wire", "Cut it"),
+        Gesture("Double-click, Tab", "Search for a layer to add"),
+        Gesture("Arrows", "Nudge the selection"),
+    )),
+    ("Fields", (
+        Gesture("Up, Down", "Step a number; with Page Up and Page Down by ten"),
+        Gesture("Esc", "Give back the value from before"),
+    )),
+)  # fmt: skip
+
+Group = tuple[str, Sequence["QAction | Gesture"]]
+
+
+def by_menu(actions: Iterable[QAction]) -> list[Group]:
+    """The actions under the title of the menu that each is in."""
+    found: dict[str, list[QAction | Gesture]] = {}
+    for action in actions:
+        menus = [each for each in action.associatedObjects() if isinstance(each, QMenu) and each.title()]
+        title = menus[0].title().replace("&", "") if menus else "Other"
+        found.setdefault(title, []).append(action)
+    return list(found.items())
+
+
 class ShortcutSheet(Dialog):
-    """Every shortcut, in groups. A group has a title and actions or gestures; actions without shortcut are left out."""
+    """Every shortcut of `actions`, by menu, then what the mouse does. Actions without shortcut are left out."""
 
     def __init__(
-        self, groups: Iterable[tuple[str, Sequence[QAction | Gesture]]], parent: QWidget | None = None
+        self, actions: Iterable[QAction], parent: QWidget | None = None, gestures: Sequence[Group] = GESTURES
     ) -> None:
         super().__init__("Shortcuts", parent)
         inside = QWidget()
@@ -64,27 +106,32 @@ class ShortcutSheet(Dialog):
         table.setHorizontalSpacing(28)
         table.setVerticalSpacing(6)
         table.setColumnStretch(1, 1)
-        row = 0
-        for title, members in groups:
-            lines = [line for member in members if (line := _line(member))]
-            if not lines:
-                continue
-            table.addWidget(label(title, "section", "text3"), row, 0, 1, 2)
-            table.setRowMinimumHeight(row, 28)
-            for keys, text in lines:
-                row += 1
-                table.addWidget(label(keys, "code", "text2"), row, 0)
-                table.addWidget(label(text, "label"), row, 1)
-            row += 1
-        table.setRowStretch(row + 1, 1)
+        line = 0
+        for title, members in (*by_menu(actions), *gestures):
+            line = _fill(table, line, title, members)
+        table.setRowStretch(line, 1)
         scroll = QScrollArea()
         scroll.setWidgetResizable(True)
         scroll.setWidget(inside)
+        scroll.setAccessibleName("Shortcuts by menu")
         self.body.addWidget(scroll, 1)
-        self.resize(520, 600)
+        self.resize(600, 640)
         close = self.add_button("Close", "primary", default=True)
         close.clicked.connect(self.accept)
         close.setFocus()
+
+
+def _fill(table: QGridLayout, line: int, title: str, members: Sequence[QAction | Gesture]) -> int:
+    """Write one group from `line` on; returns the line after it. A group without shortcuts is left out."""
+    lines = [text for member in members if (text := _line(member))]
+    if not lines:
+        return line
+    table.addWidget(label(title, "section", "text3"), line, 0, 1, 2, Qt.AlignmentFlag.AlignBottom)
+    table.setRowMinimumHeight(line, 30)
+    for number, (keys, text) in enumerate(lines, line + 1):
+        table.addWidget(label(keys, "formula", "text2"), number, 0)
+        table.addWidget(label(text, "label"), number, 1)
+    return line + 1 + len(lines)
 
 
 def _line(member: QAction | Gesture) -> tuple[str, str] | None:
@@ -99,7 +146,7 @@ class _CommandModel(QAbstractListModel):
 
     def __init__(self, actions: Sequence[QAction], parent: QObject) -> None:
         super().__init__(parent)
-        self._all = [action for action in actions if command_text(action) and not action.isSeparator() and not action.menu()]
+        self._all = [each for each in actions if command_text(each) and not each.isSeparator() and not each.menu()]
         self._shown = list(self._all)
 
     def set_query(self, query: str) -> None:
@@ -167,7 +214,7 @@ class _CommandDelegate(QStyledItemDelegate):
 
 
 class CommandPalette(Dialog):
-    """Every command, to find by typing. Enter or a click runs it; a command's `data()` may hold further words for it."""
+    """Every command, to find by typing. Enter or a click runs it; its `data()` may hold further words to find it by."""
 
     def __init__(self, actions: Sequence[QAction], parent: QWidget | None = None) -> None:
         super().__init__("Commands", parent)

@@ -22,7 +22,7 @@ _SYMBOLS = {
     r"\right": "", r"\displaystyle": "", r"\bigl": "", r"\bigr": "",
 }  # fmt: skip
 _SYMBOL = re.compile(r"\\(?:[A-Za-z]+|[^A-Za-z\s])|\\ ")
-_STYLED = re.compile(r"\\(?:text|textrm|textbf|mathrm|mathbf|mathbb|mathcal|operatorname|bm|boldsymbol)\*?\s*\{([^{}]*)\}")
+_STYLED = re.compile(r"\\(?:text(?:rm|bf)?|math(?:rm|bf|bb|cal)|operatorname|bm|boldsymbol)\*?\s*\{([^{}]*)\}")
 _FRACTION = re.compile(r"\\d?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
 _ROOT = re.compile(r"\\sqrt\s*\{([^{}]*)\}")
 _RAISED = re.compile(r"([_^])(?:\{([^{}]*)\}|(\\[A-Za-z]+|\w))")
@@ -143,7 +143,8 @@ def _paragraph(words: list[str]) -> Iterator[str]:
 
 def _directive(name: str, first: str, body: list[str]) -> Iterator[str]:
     if name == "math":
-        yield f"<p><i>{formula(' '.join([first, *(line.strip() for line in body)]).strip())}</i></p>".replace("\n", "<br>")
+        latex = " ".join([first, *(line.strip() for line in body)]).strip()
+        yield f"<p><i>{formula(latex).strip()}</i></p>".replace("\n", "<br>")
     elif name in ("note", "warning", "deprecated"):
         yield f"<p><b>{name.capitalize()}.</b> {inline(' '.join([first, *_first_paragraph(body)]).strip())}</p>"
         yield from _blocks(_rest(body))

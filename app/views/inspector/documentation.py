@@ -50,6 +50,7 @@ class DocumentationSection(Section):
         self._background = background
         self._spec: OpSpec | None = None
         self._known: dict[str, Documentation] = {}
+        self._may_ask = False
         self.summary = label("", "label", "text2", wrap=True)
         self.full = label("", "label", "text2", wrap=True)
         self.full.setTextFormat(Qt.TextFormat.RichText)
@@ -63,22 +64,29 @@ class DocumentationSection(Section):
         self.acted.connect(self._open_page)
         theme.manager().changed.connect(self._write)
 
+    def set_torch_loaded(self) -> None:
+        """From here on torch may be asked."""
+        self._may_ask = True
+        if self._spec is not None:
+            self._write()
+            self._ask(self._spec)
+
     def show_op(self, spec: OpSpec) -> None:
-        """Show the documentation of an op; nothing happens if it is shown already."""
-        if self._spec is not None and spec.key == self._spec.key:
-            if spec.key in self._known:
-                self.documented.emit(self._known[spec.key])
-            return
-        self._spec = spec
-        self.full.hide()
-        self.set_action("Open" if page_url(spec) else "")
-        self._write()
-        if spec.key not in self._known and spec.kind != "unknown":
+        """Show the documentation of an op."""
+        if self._spec is None or spec.key != self._spec.key:
+            self._spec = spec
+            self.full.hide()
+            self.set_action("Open" if page_url(spec) else "")
+            self._write()
+            self._ask(spec)
+        if spec.key in self._known:
+            self.documented.emit(self._known[spec.key])
+
+    def _ask(self, spec: OpSpec) -> None:
+        if self._may_ask and spec.key not in self._known and spec.kind != "unknown":
             self._background.ask(
                 KEY, ask, spec.key, on_answer=lambda answer: self._learn(spec.key, answer), on_error=self._failed
             )
-        elif spec.key in self._known:
-            self.documented.emit(self._known[spec.key])
 
     def _learn(self, key: str, answer: Documentation) -> None:
         self._known[key] = answer
@@ -93,8 +101,8 @@ class DocumentationSection(Section):
         spec = self._spec
         answer = self._known.get(spec.key) if spec else None
         if answer is None:
-            unknown = spec is not None and spec.kind == "unknown"
-            self.summary.setText("Nothing is known of this op." if unknown else "Reading torch's documentation …")
+            waiting = "Reading torch's documentation …" if self._may_ask else "PyTorch is loading."
+            self.summary.setText("Nothing is known of this op." if spec and spec.kind == "unknown" else waiting)
             self.more.hide()
             return
         self.summary.setText(answer.summary)

@@ -81,7 +81,6 @@ class Editor(QWidget):
             self._say(str(error))
             return
         self._say("")
-        self._given = value
         self.edited.emit(value)
 
     def _look(self) -> None:
@@ -123,9 +122,8 @@ class NumberEditor(Editor):
     def __init__(self, param: ParamLike) -> None:
         field = NumberField(0, param.kind, param.minimum, optional=param.optional)
         super().__init__(param, field)
-        field.setMinimumWidth(SINGLE if param.kind == "int" else SINGLE + 20)
-        field.setMaximumWidth(SINGLE + 20)
-        self.row.addStretch(0)
+        field.setFixedWidth(SINGLE)
+        self.row.addStretch(1)
 
 
 class NumbersEditor(Editor):
@@ -241,9 +239,8 @@ class AutoEditor(Editor):
         super().__init__(param, LinkedField())
         self._resolved: Any = AUTO
         self.field.setMouseTracking(True)
-        self.field.setMaximumWidth(SINGLE + 60 if param.kind == "ints" else SINGLE)
+        self.field.setFixedWidth(SINGLE if param.kind == "int" else SINGLE + 30)
         self.field.cut.connect(self._cut)
-        self.row.addStretch(0)
 
     def set_value(self, value: Any) -> None:
         self._given = value
@@ -271,7 +268,7 @@ def kind_of(param: ParamLike, value: Any) -> type[Editor]:
     if param.kind in ("int", "float"):
         return NumberEditor
     if param.kind == "bool":
-        return TextEditor if param.optional else ToggleEditor
+        return ChoiceEditor if param.optional else ToggleEditor
     if param.kind in ("choice", "dtype"):
         return ChoiceEditor
     if param.kind == "ints" and not param.optional:

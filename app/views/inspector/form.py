@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from PySide6.QtCore import QPoint, Qt, Signal
-from PySide6.QtWidgets import QGridLayout, QLabel, QMenu, QWidget
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QMenu, QWidget
 
 from app.builder.literals import AUTO
 from app.frozen import FrozenMap
@@ -24,7 +24,7 @@ class ParamRow:
     """One line of the form: name, editor, a note, and below them what is wrong."""
 
     def __init__(self, form: ParamForm, param: ParamLike, grid: QGridLayout, line: int) -> None:
-        self._form, self.param, self._grid, self._line = form, param, grid, line
+        self._form, self.param = form, param
         self.editor: Editor | None = None
         self._value: Any = None
         self._doc = ""
@@ -42,10 +42,13 @@ class ParamRow:
         self.link.hide()
         self.problem = label("", "caption", "error", wrap=True)
         self.problem.hide()
+        self._cell = QHBoxLayout()
+        self._cell.setSpacing(6)
+        self._cell.addWidget(self.note, 1)
+        self._cell.addWidget(self.link)
         grid.addWidget(self.name, 2 * line, 0)
-        grid.addWidget(self.note, 2 * line, 2)
-        grid.addWidget(self.link, 2 * line, 2, Qt.AlignmentFlag.AlignLeft)
-        grid.addWidget(self.problem, 2 * line + 1, 1, 1, 2)
+        grid.addLayout(self._cell, 2 * line, 1)
+        grid.addWidget(self.problem, 2 * line + 1, 1)
         grid.setRowMinimumHeight(2 * line, ROW)
 
     @property
@@ -67,12 +70,12 @@ class ParamRow:
         had_focus = False
         if (old := self.editor) is not None:
             had_focus = old.isAncestorOf(self._form.focusWidget() or self._form)
-            self._grid.removeWidget(old)
+            self._cell.removeWidget(old)
             old.hide()
             old.deleteLater()
         editor = kind_of(self.param, value)(self.param)
         self.editor = editor
-        self._grid.addWidget(editor, 2 * self._line, 1)
+        self._cell.insertWidget(0, editor, 0 if isinstance(editor, AutoEditor) else 1)
         self.name.setBuddy(editor)
         editor.edited.connect(self._edited)
         editor.problem_changed.connect(self._say)

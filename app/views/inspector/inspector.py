@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
@@ -10,6 +11,7 @@ from PySide6.QtWidgets import QScrollArea, QStackedWidget, QVBoxLayout, QWidget
 from app.background import Background
 from app.builder import edits
 from app.builder.catalog import Catalog
+from app.builder.problems import Problem
 from app.document import Document
 from app.project import Project
 from app.views.inspector.node_page import NodePage
@@ -24,11 +26,11 @@ if TYPE_CHECKING:
 class Inspector(QWidget):
     """Shows what is selected. Edits go into the document as they are made, a visit to a field one undo step.
 
-    `cureRequested(Cure)` asks to mend a problem, `frameRequested(node)` to bring a node into sight.
+    `cure_requested(Cure)` asks to mend a problem, `frame_requested(node)` to bring a node into sight.
     """
 
-    cureRequested = Signal(object)
-    frameRequested = Signal(str)
+    cure_requested = Signal(object)
+    frame_requested = Signal(str)
 
     def __init__(
         self,
@@ -51,22 +53,28 @@ class Inspector(QWidget):
         column.addWidget(self._pages)
         document.changed.connect(self._changed)
         selection.changed.connect(lambda ids, origin: self._show())
-        self.node_page.cureRequested.connect(self.cureRequested)
-        self.node_page.frameRequested.connect(self.frameRequested)
-        self.several.deleteRequested.connect(self._delete)
+        self.node_page.cure_requested.connect(self.cure_requested)
+        self.node_page.frame_requested.connect(self.frame_requested)
+        self.several.delete_requested.connect(self._delete)
         self._show()
 
-    def set_analysis(self, analysis: Analysis) -> None:
-        """What is known of the graph: shapes, problems, parameters."""
-        for page in (self.overview, self.node_page, self.several):
-            page.set_analysis(analysis)
+    def set_analysis(self, analysis: Analysis, problems: Sequence[Problem] | None = None) -> None:
+        """What is known of the graph. `problems` are those of the analysis unless others are to be shown too."""
+        shown = tuple(analysis.problems if problems is None else problems)
+        self.overview.set_analysis(analysis, shown)
+        self.node_page.set_analysis(analysis, shown)
+        self.several.set_analysis(analysis)
+
+    def set_torch_loaded(self) -> None:
+        """From here on torch may be asked for its documentation without the window waiting for the import."""
+        self.node_page.documentation.set_torch_loaded()
 
     def rename(self) -> None:
         """Put the caret into the name of the selected node."""
         if self._ids() and self._pages.currentIndex() == 1:
             self.node_page.header.start_renaming()
 
-    def edit(self) -> None:
+    def focus_first_field(self) -> None:
         """Put the caret into the first field of the selected node."""
         form = self.node_page.form
         if self._pages.currentIndex() == 1 and form is not None:

@@ -12,6 +12,7 @@ from app.background import Background
 from app.builder import edits, ops
 from app.builder.catalog import Catalog, OpSpec
 from app.builder.graph import Edge, Node
+from app.builder.problems import Problem
 from app.builder.value_types import TensorType, ValueType
 from app.document import Document
 from app.views.inspector.documentation import DocumentationSection
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 class NodePage(QWidget):
     """Everything of one node. Edits go into the document as they are made."""
 
-    cureRequested = Signal(object)
-    frameRequested = Signal(str)
+    cure_requested = Signal(object)
+    frame_requested = Signal(str)
 
     def __init__(
         self, document: Document, catalog: Catalog, background: Background, parent: QWidget | None = None
@@ -41,6 +42,7 @@ class NodePage(QWidget):
         self._node_id = ""
         self._spec: OpSpec | None = None
         self._analysis: Analysis | None = None
+        self._problems: tuple[Problem, ...] = ()
         self.form: ParamForm | None = None
         self.header = NodeHeader()
         self.parameters = Section("Parameters")
@@ -55,11 +57,11 @@ class NodePage(QWidget):
             column.addWidget(part)
         column.addStretch(1)
         self.header.renamed.connect(self._rename)
-        self.header.frame_requested.connect(lambda: self.frameRequested.emit(self._node_id))
+        self.header.frame_requested.connect(lambda: self.frame_requested.emit(self._node_id))
         self.header.reset_requested.connect(self.reset_all)
         self.header.delete_requested.connect(self._delete)
         self.parameters.acted.connect(self.reset_all)
-        self.problems.cure_requested.connect(self.cureRequested)
+        self.problems.cure_requested.connect(self.cure_requested)
         self.documentation.documented.connect(self._document_form)
 
     @property
@@ -82,9 +84,9 @@ class NodePage(QWidget):
         self._show_analysis()
         self.documentation.show_op(spec)
 
-    def set_analysis(self, analysis: Analysis) -> None:
+    def set_analysis(self, analysis: Analysis, problems: tuple[Problem, ...]) -> None:
         """What is known of the shapes; of an older graph until the answer for this one comes."""
-        self._analysis = analysis
+        self._analysis, self._problems = analysis, problems
         if self._node_id in self._document.project.graph.nodes:
             self._show_analysis()
 
@@ -118,7 +120,7 @@ class NodePage(QWidget):
             self.cost.show_cost(None, 0, None, spec.category)
             self.problems.show_problems(())
             return
-        problems = tuple(problem for problem in analysis.problems if problem.node == self._node_id)
+        problems = tuple(problem for problem in self._problems if problem.node == self._node_id)
         self.problems.show_problems(problems)
         self._show_shapes(analysis, spec, any(problem.severity == "error" for problem in problems))
         self._show_cost(analysis, spec)
@@ -179,7 +181,10 @@ class NodePage(QWidget):
         """Back to the default, or to what a new node of the op has."""
         assert self._spec is not None
         start, graph = self._spec.starting_params(), self._document.project.graph
-        graph = graph.with_param(self._node_id, name, start[name]) if name in start else graph.without_param(self._node_id, name)
+        if name in start:
+            graph = graph.with_param(self._node_id, name, start[name])
+        else:
+            graph = graph.without_param(self._node_id, name)
         self._document.apply(f"Reset {name} of {self.node.name}", replace(self._document.project, graph=graph))
 
     def reset_all(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QVBoxLayout, QWidget
 
 from app.builder.catalog import Catalog
 from app.builder.graph import Graph, Node
+from app.builder.problems import Problem
 from app.document import Document
 from app.views.inspector.sections import Bar, Shown, emptied
 from app.views.inspector.values import same, show
@@ -62,6 +64,7 @@ class OverviewPage(QWidget):
         super().__init__(parent)
         self._document, self._catalog = document, catalog
         self._analysis: Analysis | None = None
+        self._problems: tuple[Problem, ...] = ()
         self.name = TextField(document.project.name, _project_name)
         self.name.setAccessibleName("Name of the project")
         self.name_problem = label("", "caption", "error", wrap=True)
@@ -103,8 +106,8 @@ class OverviewPage(QWidget):
         self._show_net(project.graph)
         self._show_ends(project.graph)
 
-    def set_analysis(self, analysis: Analysis) -> None:
-        self._analysis = analysis
+    def set_analysis(self, analysis: Analysis, problems: Sequence[Problem]) -> None:
+        self._analysis, self._problems = analysis, tuple(problems)
         self.refresh()
 
     def _show_net(self, graph: Graph) -> None:
@@ -113,8 +116,8 @@ class OverviewPage(QWidget):
         if self._analysis is not None:
             total = self._analysis.total_parameters
             column.addWidget(Bar("Parameters", grouped_digits(total), None, "", "io"))
-            errors = len(self._analysis.errors)
-            warnings = len(self._analysis.problems) - errors
+            errors = sum(problem.severity == "error" for problem in self._problems)
+            warnings = len(self._problems) - errors
             row = QHBoxLayout()
             row.setSpacing(6)
             row.addWidget(Glyph("error" if errors else "warning" if warnings else "check", size=14))
@@ -164,7 +167,7 @@ class OverviewPage(QWidget):
 class SeveralPage(QWidget):
     """Several nodes: how many of which class, what they have in common, what they cost together."""
 
-    deleteRequested = Signal()
+    delete_requested = Signal()
 
     def __init__(self, document: Document, catalog: Catalog, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -176,7 +179,7 @@ class SeveralPage(QWidget):
         self.common = Section("In common")
         self.cost = Section("Cost", "share of the network")
         self.delete = Button("Delete", icon="trash")
-        self.delete.clicked.connect(self.deleteRequested)
+        self.delete.clicked.connect(self.delete_requested)
         head = QHBoxLayout()
         head.setContentsMargins(14, 14, 12, 14)
         head.addWidget(self.title, 1)
@@ -247,4 +250,5 @@ class SeveralPage(QWidget):
         column.addWidget(Bar("Parameters", grouped_digits(sum(known)), part, share(sum(known), total), "io"))
         waiting = sum(1 for node in nodes if node.id not in analysis.parameters and node.op != "output")
         if waiting:
-            column.addWidget(label(f"Not counted: {counted(waiting, 'node')} whose shapes are unknown.", "label", "text3", wrap=True))
+            words = f"Not counted: {counted(waiting, 'node')} whose shapes are unknown."
+            column.addWidget(label(words, "label", "text3", wrap=True))

@@ -1,4 +1,4 @@
-"""Values of parameters as the form needs them: read from text, checked, and shown; for layers and for training alike."""
+"""Values of parameters as the form needs them: read from text, checked and shown, for layers and training alike."""
 
 from __future__ import annotations
 
@@ -102,10 +102,12 @@ def wanted(param: ParamLike) -> str:
 
 
 def choices(param: ParamLike) -> tuple[Any, ...]:
-    """The values of a "choice" or a "dtype", None first where it is allowed."""
+    """The values of a "choice", a "dtype" or a bool, None first where it is allowed."""
     words: tuple[Any, ...] = param.choices
     if param.kind == "dtype":
         words = tuple(DType(name) for name in (param.choices or DTYPES))
+    elif param.kind == "bool":
+        words = (True, False)
     return (None, *words) if param.optional else words
 
 
