@@ -17,7 +17,7 @@ GRID = 8
 GAP = 104  # between columns: a shape label and 24
 LANE_GAP = 40  # between nodes of one column
 ROW_GAP = 64  # between rows: the gutter of the wire that runs back
-SKIP_ROOM = 32  # above a row that a skip wire rises over
+SKIP_ROOM = 48  # above or below a row in which a wire goes past nodes on that side
 ROW_WIDTH = 1080
 
 
@@ -157,25 +157,27 @@ def _lanes(graph: Graph, columns: list[list[str]]) -> dict[str, int]:
 # --- Rows -------------------------------------------------------------------------------------------------------
 
 
-def _rows(
-    graph: Graph, columns: list[list[str]], sizes: Mapping[str, Size], row_width: float
-) -> list[list[list[str]]]:
-    """Columns broken into rows that are no wider than `row_width` if it can be, where the fewest wires cross."""
+def _rows(graph: Graph, columns: list[list[str]], sizes: Mapping[str, Size], row_width: float) -> list[list[list[str]]]:
+    """Columns broken into rows as a paragraph is broken into lines: evenly full, and where the fewest wires cross."""
     widths = [max(sizes.get(node, DEFAULT).width for node in column) for column in columns]
     crossing = _crossings(graph, columns)
-    rows: list[list[list[str]]] = []
-    start = 0
+    least = [0.0] * (len(columns) + 1)  # the cost of the rows from each column on, and where the first of them ends
+    ends = [len(columns)] * (len(columns) + 1)
+    for start in range(len(columns) - 1, -1, -1):
+        least[start], width = float("inf"), -float(GAP)
+        for end in range(start + 1, len(columns) + 1):
+            width += GAP + widths[end - 1]
+            if width > row_width and end > start + 1:
+                break
+            slack = (1 - width / row_width) ** 2
+            broken = 0.5 * max(0, crossing[end] - 1) if end < len(columns) else 0.0
+            cost = slack * (1 if end < len(columns) else 0.3) + broken + 0.2 + least[end]
+            if cost < least[start]:
+                least[start], ends[start] = cost, end
+    rows, start = [], 0
     while start < len(columns):
-        end, width = start + 1, widths[start]
-        while end < len(columns) and width + GAP + widths[end] <= row_width:
-            width += GAP + widths[end]
-            end += 1
-        if end < len(columns):
-            # A break in the last half of the row that cuts fewer wires, as late as can be.
-            choices = range(start + max(1, (end - start + 1) // 2), end + 1)
-            end = min(choices, key=lambda at: (crossing[at], -at))
-        rows.append(columns[start:end])
-        start = end
+        rows.append(columns[start : ends[start]])
+        start = ends[start]
     return rows
 
 
@@ -204,8 +206,9 @@ def _place_row(
     """Put a row's nodes into `places`; returns its lower edge."""
     inside = {node: i for i, column in enumerate(row) for node in column}
     used = sorted({lanes[node] for node in inside})
-    if any(inside.get(e.target, -1) - i > 1 for node, i in inside.items() for e in graph.out_of(node)):
-        top += SKIP_ROOM
+    skips = [e for node, i in inside.items() for e in graph.out_of(node) if inside.get(e.target, -1) - i > 1]
+    below = [edge for edge in skips if graph.into(edge.target)[0] != edge]  # into a lower port
+    top += SKIP_ROOM if len(below) < len(skips) else 0
     lines: dict[int, float] = {}
     for lane in used:
         members = [sizes.get(node, DEFAULT) for node in inside if lanes[node] == lane]
@@ -216,7 +219,7 @@ def _place_row(
         for node in column:
             places[node] = (x, lines[lanes[node]] - sizes.get(node, DEFAULT).anchor)
         x = _snap_up(x + max(sizes.get(node, DEFAULT).width for node in column) + GAP)
-    return top - LANE_GAP
+    return top - LANE_GAP + (SKIP_ROOM if below else 0)
 
 
 def _snap(value: float) -> float:

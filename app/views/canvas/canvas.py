@@ -46,7 +46,9 @@ class Canvas(QWidget):
     exampleRequested = Signal()
     said = Signal(str)  # why something was not done
 
-    def __init__(self, document: Document, selection: Selection, catalog: Catalog, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, document: Document, selection: Selection, catalog: Catalog, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         QPixmapCache.setCacheLimit(max(QPixmapCache.cacheLimit(), CACHE_KILOBYTES))
         self.document, self.selection, self.catalog = document, selection, catalog
@@ -84,10 +86,8 @@ class Canvas(QWidget):
         self.search = SearchBox(self.catalog, self)
         self.rename_field = RenameField(self)
         self.word = Word(self)
-        self.empty = EmptyState(
-            "add", "Nothing on the canvas yet", "Drag a layer here, or press Tab to search.", "Open the digits example", self
-        )
-        self.empty.setAttribute(Qt.WidgetAttribute.WA_NoMousePropagation, False)
+        hint = "Drag a layer here, or press Tab to search."
+        self.empty = EmptyState("add", "Nothing on the canvas yet", hint, "Open the digits example", self)
 
     def _make_actions(self) -> dict:
         nudge = self.commands.nudge

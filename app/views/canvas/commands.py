@@ -139,9 +139,7 @@ class Commands(QObject):
     def connect_ports(self, source: str, output: int, target: str, port: str) -> bool:
         """Draw a wire."""
         text = f"Connect {self.name(source)} to {self.name(target)}"
-        return self._apply(
-            text, lambda: edits.connect(self.project, self._catalog, source, output, target, port)
-        )
+        return self._apply(text, lambda: edits.connect(self.project, self._catalog, source, output, target, port))
 
     def move_end(self, wire: Edge, target: str, port: str) -> bool:
         """Take the input end of a wire elsewhere."""

@@ -22,6 +22,7 @@ class Pin:
     index: int = 0
     wired: bool = False
     error: bool = False
+    idle: bool = False  # nothing is known of what it gives
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def face_of(graph: Graph, node_id: str, catalog: Catalog, analysis: Analysis | N
         detail=detail_line(spec, node, parameters),
         tall=has_detail(spec, parameters),
         inputs=_inputs(graph, node_id, catalog, wrong),
-        outputs=_outputs(graph, node_id, catalog),
+        outputs=_outputs(graph, node_id, catalog, analysis),
         state=wrong[0].severity if wrong else "unknown" if spec.kind == "unknown" else "",
         count=compact(parameters) if parameters else "",
     )
@@ -89,7 +90,9 @@ def _inputs(graph: Graph, node_id: str, catalog: Catalog, wrong: tuple[Problem, 
     return tuple(pins)
 
 
-def _outputs(graph: Graph, node_id: str, catalog: Catalog) -> tuple[Pin, ...]:
+def _outputs(graph: Graph, node_id: str, catalog: Catalog, analysis: Analysis | None) -> tuple[Pin, ...]:
     spec = catalog.of(graph, graph.nodes[node_id])
     used = {edge.output for edge in graph.out_of(node_id)}
-    return tuple(Pin(port.name, port.kind, i, i in used) for i, port in enumerate(spec.outputs))
+    asked = analysis is not None and node_id in analysis.graph.nodes
+    unknown = {i for i in range(len(spec.outputs)) if asked and analysis and (node_id, i) not in analysis.values}
+    return tuple(Pin(port.name, port.kind, i, i in used, idle=i in unknown) for i, port in enumerate(spec.outputs))

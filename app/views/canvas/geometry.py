@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -63,7 +64,7 @@ def shape_of(face: Face, strip: bool = False) -> Shape:
     name = NAME_LEFT + text_width(face.name, "node") + INSET + (20.0 if face.state else 0.0)
     line = INSET + text_width(face.line, "label") + INSET
     detail = INSET + text_width(face.detail, "caption") + INSET if face.detail else 0.0
-    width = float(round(min(max(name, line, detail, NARROWEST), WIDEST)))
+    width = float(math.ceil(min(max(name, line, detail, NARROWEST), WIDEST)))
     most = max(len(face.inputs), len(face.outputs))
     base = max(TALL if face.tall else SHORT, PORT_CLOSEST * (most - 1) + 2 * PORT_MARGIN)
     return Shape(width, base, strip, _spread(len(face.inputs), base), _spread(len(face.outputs), base))

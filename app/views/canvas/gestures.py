@@ -187,7 +187,7 @@ class DrawWire(Gesture):
             self.view.set_dragging(True)
             self._ring_what_fits()
             if self._detached is not None:
-                self.scene.wires[self._detached].setVisible(False)
+                self.scene.wires[self._detached].set_shown(False)
         node, target = self._aim(point)
         refusal = "" if target is None else self._refusal(target)
         self._mark(node, target, refusal)
@@ -240,10 +240,11 @@ class DrawWire(Gesture):
     def _ring_what_fits(self) -> None:
         """Rings for the ports in sight; out of sight nobody sees them, and a port aimed at is asked again."""
         for node in self.scene.index.inside(self.view.visible_area()):
-            item = self.scene.nodes[node]
-            pins = item.face.inputs if self._from_output else item.face.outputs
-            side = not self._from_output
-            fits = {(side, i): FITS for i in range(len(pins)) if node != self._node and not self._refusal((node, side, i))}
+            if node == self._node:
+                continue
+            item, side = self.scene.nodes[node], not self._from_output
+            count = len(item.face.outputs if side else item.face.inputs)
+            fits = {(side, i): FITS for i in range(count) if not self._refusal((node, side, i))}
             if fits:
                 self._rings[node] = fits
                 item.set_marks(fits)
@@ -288,7 +289,7 @@ class DrawWire(Gesture):
         if self._wire is not None and self._wire.scene() is not None:
             self.scene.removeItem(self._wire)
             if self._detached is not None and self._detached in self.scene.wires:
-                self.scene.wires[self._detached].setVisible(True)
+                self.scene.wires[self._detached].set_shown(True)
         self._wire = None
         self.scene.clear_marks()
         self.view.set_dragging(False)

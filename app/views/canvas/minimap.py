@@ -53,8 +53,8 @@ class Minimap(QWidget):
     def _scale(self) -> tuple[float, QPointF]:
         """Pixels here for one of the scene, and where the scene's origin lies."""
         whole = self._whole.adjusted(-40, -40, 40, 40)
-        scale = min((SIZE.width() - 2 * PAD) / max(whole.width(), 1), (SIZE.height() - 2 * PAD) / max(whole.height(), 1))
-        scale = min(scale, 0.2)
+        width, height = SIZE.width() - 2 * PAD, SIZE.height() - 2 * PAD
+        scale = min(width / max(whole.width(), 1), height / max(whole.height(), 1), 0.2)
         middle = QPointF(SIZE.width() / 2, SIZE.height() / 2)
         return scale, middle - whole.center() * scale
 

@@ -149,9 +149,7 @@ class NodeItem(QGraphicsItem):
             return
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(Qt.PenStyle.NoPen)
-        self._look.paint(
-            painter, hovered=self._hovered, selected=self._selected, active=self._active, dash=self._dash
-        )
+        self._look.paint(painter, hovered=self._hovered, selected=self._selected, active=self._active, dash=self._dash)
         if self._cells is not None:
             self._look.paint_strip(painter, self._cells)
         paint_ports(painter, self._look, self._selected, self._marks)
@@ -166,7 +164,5 @@ def cells_of(norms: Sequence[float]) -> list[float | None]:
     count = len(norms)
     if count > MOST_CELLS:
         edges = [round(i * count / MOST_CELLS) for i in range(MOST_CELLS + 1)]
-        return [
-            sum(norms[a:b]) / (b - a) for a, b in zip(edges, edges[1:], strict=False)
-        ]
+        return [sum(norms[a:b]) / (b - a) for a, b in zip(edges, edges[1:], strict=False)]
     return [*(float(norm) for norm in norms), *([None] * max(0, FEWEST_CELLS - count))]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QPainterPath, QPaintEvent, QPen
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
@@ -9,6 +11,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 from app.builder.problems import Cure, Problem
 from app.views import icons, theme
 from app.views.canvas.faces import Pin
+from app.views.canvas.geometry import text_width
 from app.views.canvas.painter import paint_port
 from app.views.widgets.button import Button, icon_button
 from app.views.widgets.heatbar import HeatBar
@@ -162,7 +165,7 @@ class Callout(QWidget):
 
     cure_wanted = Signal(object)
     dismissed = Signal(object)
-    POINTER, RADIUS, WIDEST, OFF = 7, 6, 460, 6
+    POINTER, RADIUS, WIDEST, OFF = 7, 6, 520, 6
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -177,14 +180,14 @@ class Callout(QWidget):
         self._close.setIconSize(QSize(11, 11))
         head = QHBoxLayout()
         head.setSpacing(8)
-        head.addWidget(self._sign, 0, Qt.AlignmentFlag.AlignTop)
+        head.addWidget(self._sign, 0, Qt.AlignmentFlag.AlignVCenter)
         head.addWidget(self._message, 1)
-        head.addWidget(self._close, 0, Qt.AlignmentFlag.AlignTop)
+        head.addWidget(self._close, 0, Qt.AlignmentFlag.AlignVCenter)
         foot = QHBoxLayout()
         foot.setContentsMargins(22, 0, 2, 0)
         foot.setSpacing(12)
         foot.addWidget(self._reason, 1)
-        foot.addWidget(self.button, 0, Qt.AlignmentFlag.AlignBottom)
+        foot.addWidget(self.button, 0, Qt.AlignmentFlag.AlignVCenter)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(14, self.POINTER + 10, 8, 10)
         layout.setSpacing(4)
@@ -212,10 +215,12 @@ class Callout(QWidget):
         self._fit()
 
     def _fit(self) -> None:
+        margins = self.layout().contentsMargins()
+        sides = margins.left() + margins.right()
         button = self.button.sizeHint().width() + 12 if self.problem and self.problem.cures else 0
-        head = self._message.fontMetrics().horizontalAdvance(self._message.text()) + 22 + 30
-        foot = self._reason.fontMetrics().horizontalAdvance(self._reason.text()) + 26 + button
-        width = min(max(head, foot, 180) + 24, self.WIDEST)
+        head = 14 + 8 + text_width(self._message.text(), "message") + 8 + 20
+        foot = 22 + text_width(self._reason.text(), "caption") + button + 2
+        width = min(math.ceil(max(head, foot, 160)) + sides + 4, self.WIDEST)
         self.setFixedWidth(width)
         self.setFixedHeight(max(self.layout().heightForWidth(width), 52))
 
@@ -251,7 +256,7 @@ class Callout(QWidget):
 
 
 class Word(QLabel):
-    """A few words over the canvas: beside the pointer while a wire is refused, at the foot when something was not done."""
+    """A few words over the canvas: beside the pointer for a refused wire, at the foot for what was not done."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)

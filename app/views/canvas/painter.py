@@ -113,7 +113,8 @@ def paint_ports(painter: QPainter, look: NodeLook, selected: bool, marks: dict[t
         for number, pin in enumerate(pins):
             place = look.shape.output(number) if is_output else look.shape.input(number)
             mark = marks.get((is_output, number))
-            color = now.accent if selected and pin.wired else now.error if pin.error else now.wire
+            color = now.accent if selected and pin.wired else now.wireIdle if pin.idle else now.wire
+            color = now.error if pin.error else color
             if mark is not None:
                 color = now.run if mark == FITS else now.error
             paint_port(painter, place, pin, color, now.canvas, ring=mark is not None)
@@ -143,7 +144,7 @@ def _port(kind: str, ground: bool) -> QPainterPath:
     path = QPainterPath()
     more = RING - DOT if ground else 0.0
     if kind == "number":
-        reach = 5.5 + more * 1.3
+        reach = 4.5 + more * 1.3
         for i, (x, y) in enumerate(((0, -reach), (reach, 0), (0, reach), (-reach, 0))):
             if i:
                 path.lineTo(x, y)
@@ -151,8 +152,8 @@ def _port(kind: str, ground: bool) -> QPainterPath:
                 path.moveTo(x, y)
         path.closeSubpath()
     elif kind == "tuple":
-        side = 4.5 + more
-        path.addRoundedRect(QRectF(-side, -side, 2 * side, 2 * side), 2, 2)
+        side = 3.5 + more
+        path.addRoundedRect(QRectF(-side, -side, 2 * side, 2 * side), 1.5, 1.5)
     else:
         path.addEllipse(QPointF(0, 0), DOT + more, DOT + more)
     return path

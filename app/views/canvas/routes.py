@@ -1,10 +1,10 @@
-"""The way of a wire: straight where ports align, a curve forward, over what stands between, round through the gutter."""
+"""The way of a wire: straight where ports align, a curve forward, past what stands between, back through the gutter."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QPainterPath
@@ -20,7 +20,9 @@ Obstacles = Callable[[QRectF], list[QRectF]]
 
 @dataclass(frozen=True)
 class Route:
-    """A path, the middle of its shape label and how long it runs level there; `over` says that it passes over nodes.
+    """A path, the middle of its shape label and how long it runs level there; `past` says on which side it goes past
+    other nodes: -1 above, 1 below, 0 for none. `lane` is what its level stretch and label take up between the rows,
+    empty where it has none; other wires keep out of it.
 
     A change inside `area` can change the way.
     """
@@ -29,7 +31,9 @@ class Route:
     label: QPointF
     run: float
     area: QRectF
-    over: bool = False
+    past: int = 0
+    lane: QRectF = field(default_factory=QRectF)
+    backward: bool = False
 
 
 def nothing(area: QRectF) -> list[QRectF]:
@@ -37,11 +41,21 @@ def nothing(area: QRectF) -> list[QRectF]:
     return []
 
 
-def route(start: QPointF, end: QPointF, source: QRectF, target: QRectF, obstacles: Obstacles = nothing) -> Route:
-    """The way from an output to an input. `source` and `target` are the nodes; `obstacles` finds others in an area."""
+def route(
+    start: QPointF,
+    end: QPointF,
+    source: QRectF,
+    target: QRectF,
+    obstacles: Obstacles = nothing,
+    lanes: Obstacles = nothing,
+) -> Route:
+    """The way from an output to an input.
+
+    `source` and `target` are the nodes; `obstacles` finds other nodes in an area, `lanes` what other wires take up.
+    """
     if end.x() - start.x() >= STUB:
-        return _forward(start, end, obstacles)
-    return _backward(start, end, source, target, obstacles)
+        return _forward(start, end, target, obstacles)
+    return _backward(start, end, source, target, lambda area: obstacles(area) + lanes(area))
 
 
 def free_end(start: QPointF, end: QPointF, from_output: bool) -> QPainterPath:
@@ -53,13 +67,15 @@ def free_end(start: QPointF, end: QPointF, from_output: bool) -> QPainterPath:
 # --- Forward ----------------------------------------------------------------------------------------------------
 
 
-def _forward(start: QPointF, end: QPointF, obstacles: Obstacles) -> Route:
+def _forward(start: QPointF, end: QPointF, target: QRectF, obstacles: Obstacles) -> Route:
     dx, dy = end.x() - start.x(), end.y() - start.y()
     area = QRectF(start, end).normalized().adjusted(0, -NEAR, 0, NEAR)
     between = obstacles(area.adjusted(NEAR, 0, -NEAR, 0))
     path = _cubic(start, end)
     if between and _passes_through(path, between):
-        return _over(start, end, between, obstacles)
+        # Into a lower port from below, so that it need not cross the wire into the port above.
+        side = 1 if end.y() > target.top() + target.height() / 2 + 1 else -1
+        return _past(start, end, between, obstacles, side)
     middle = QPointF((start.x() + end.x()) / 2, (start.y() + end.y()) / 2 - LABEL_RISE)
     if abs(dy) > 2 * LABEL_RISE:  # the middle of a steep wire is upright: its label stands on the wire
         middle.setY((start.y() + end.y()) / 2)
@@ -82,23 +98,29 @@ def _passes_through(path: QPainterPath, rects: list[QRectF]) -> bool:
     return any(rect.contains(point) for rect in wide for point in points)
 
 
-def _over(start: QPointF, end: QPointF, between: list[QRectF], obstacles: Obstacles) -> Route:
-    """Up, along above everything that stands between, and down again."""
-    top = min([start.y(), end.y(), *(rect.top() for rect in between)]) - CLEAR
+def _past(start: QPointF, end: QPointF, between: list[QRectF], obstacles: Obstacles, side: int) -> Route:
+    """Away to one side, along past everything that stands between, and back."""
+
+    def edge(rects: list[QRectF]) -> list[float]:
+        return [rect.top() if side < 0 else rect.bottom() for rect in rects]
+
+    furthest = min if side < 0 else max
+    level = furthest([start.y(), end.y(), *edge(between)]) + side * CLEAR
     left, right = start.x() + STUB, end.x() - STUB
     for _ in range(24):
-        in_the_way = obstacles(QRectF(left, top - CLEAR / 2, right - left, CLEAR))
+        in_the_way = obstacles(QRectF(left, level - CLEAR / 2, right - left, CLEAR))
         if not in_the_way:
             break
-        top = min(rect.top() for rect in in_the_way) - CLEAR
+        level = furthest(edge(in_the_way)) + side * CLEAR
     rise = min(40.0, (end.x() - start.x()) / 3)
     path = QPainterPath(start)
-    path.cubicTo(start + QPointF(rise * 0.6, 0), QPointF(start.x() + rise * 0.4, top), QPointF(start.x() + rise, top))
-    path.lineTo(end.x() - rise, top)
-    path.cubicTo(QPointF(end.x() - rise * 0.4, top), end - QPointF(rise * 0.6, 0), end)
-    area = path.boundingRect().adjusted(0, -CLEAR, 0, 0)
-    run = end.x() - start.x() - 2 * rise
-    return Route(path, QPointF((start.x() + end.x()) / 2, top - LABEL_RISE), run, area, over=True)
+    near, far = start.x() + rise, end.x() - rise
+    path.cubicTo(start + QPointF(rise * 0.6, 0), QPointF(near - rise * 0.6, level), QPointF(near, level))
+    path.lineTo(far, level)
+    path.cubicTo(QPointF(far + rise * 0.6, level), end - QPointF(rise * 0.6, 0), end)
+    area = path.boundingRect().adjusted(0, -CLEAR, 0, CLEAR)
+    label = QPointF((start.x() + end.x()) / 2, level + side * LABEL_RISE)
+    return Route(path, label, far - near, area, side, _lane(near, far, level, label.y()))
 
 
 # --- Backward ---------------------------------------------------------------------------------------------------
@@ -118,7 +140,14 @@ def _backward(start: QPointF, end: QPointF, source: QRectF, target: QRectF, obst
     ]
     path = rounded(corners, RADIUS)
     label = QPointF((left + right) / 2, level - LABEL_RISE)
-    return Route(path, label, right - left - 2 * RADIUS, path.boundingRect().adjusted(0, -CLEAR, 0, CLEAR))
+    lane = _lane(left, right, level, label.y())
+    area = path.boundingRect().adjusted(0, -CLEAR, 0, CLEAR)
+    return Route(path, label, right - left - 2 * RADIUS, area, lane=lane, backward=True)
+
+
+def _lane(left: float, right: float, level: float, label: float) -> QRectF:
+    top, bottom = min(level - 4, label - LABEL_RISE / 2 - 2), max(level + 4, label + LABEL_RISE / 2 + 2)
+    return QRectF(left, top, right - left, bottom - top)
 
 
 def _level(

@@ -55,6 +55,7 @@ class CanvasScene(QGraphicsScene):
         self.analysis: Analysis | None = None
         self.problems: Problems = {}
         self.index = RectIndex()
+        self.lanes = RectIndex()
         self._selected: frozenset[str] = frozenset()
         self.selected_wires: frozenset[Edge] = frozenset()
         self._hovered: str | None = None
@@ -109,32 +110,67 @@ class CanvasScene(QGraphicsScene):
         if after is not before:
             wanted = set(after.edges)
             for edge in [e for e in self.wires if e not in wanted]:
-                self.removeItem(self.wires.pop(edge))
+                self._remove_wire(edge)
             self.selected_wires &= wanted
             for edge in after.edges:
                 if edge not in self.wires:
-                    self.wires[edge] = item = WireItem(edge, self._route(edge))
-                    self.addItem(item)
-                    self._show_wire_state(item)
+                    self._add_wire(edge)
             self._label_wires(after.edges)
         self._reroute(touched)
 
+    def _add_wire(self, edge: Edge) -> None:
+        self.wires[edge] = item = WireItem(edge, self._route(edge))
+        self.addItem(item)
+        self.addItem(item.chip)
+        self._keep_lane(item)
+        self._show_wire_state(item)
+
+    def _remove_wire(self, edge: Edge) -> None:
+        item = self.wires.pop(edge)
+        self.removeItem(item)
+        self.removeItem(item.chip)
+        self.lanes.remove(_key(edge))
+
     def _reroute(self, moved: set[str]) -> None:
-        """Route anew the wires of moved nodes, and those in whose way a node now stands or stood."""
+        """Route anew the wires of moved nodes, and those in whose way a node now stands or stood.
+
+        Wires that run back come last, because they keep out of the lanes of the others.
+        """
         if not moved:
             return
         bodies = [self.nodes[node].body for node in moved if node in self.nodes] if len(moved) <= 64 else None
+        back: list[WireItem] = []
+        lanes_moved = False
         for edge, item in self.wires.items():
-            near = bodies is None or item.way.over or any(item.way.area.intersects(body) for body in bodies)
-            if near or edge.source in moved or edge.target in moved:
-                item.set_route(self._route(edge))
+            near = bodies is None or item.way.past or any(item.way.area.intersects(body) for body in bodies)
+            if item.way.backward:
+                back.append(item)
+            elif near or edge.source in moved or edge.target in moved:
+                lane = item.way.lane
+                self._set_route(item)
+                lanes_moved = lanes_moved or lane != item.way.lane
+        for item in back:
+            edge = item.edge
+            near = bodies is None or any(item.way.area.intersects(body) for body in bodies)
+            if lanes_moved or near or edge.source in moved or edge.target in moved:
+                self._set_route(item)
         self._lower_labels()
+
+    def _set_route(self, item: WireItem) -> None:
+        item.set_route(self._route(item.edge))
+        self._keep_lane(item)
+
+    def _keep_lane(self, item: WireItem) -> None:
+        if item.way.lane.isEmpty():
+            self.lanes.remove(_key(item.edge))
+        else:
+            self.lanes.put(_key(item.edge), item.way.lane)
 
     def _lower_labels(self) -> None:
         """Where a wire rises over others from a port, the labels of the rest go under their wires."""
-        rising = {(edge.source, edge.output) for edge, item in self.wires.items() if item.way.over}
+        rising = {(edge.source, edge.output) for edge, item in self.wires.items() if item.way.past < 0}
         for edge, item in self.wires.items():
-            item.set_below((edge.source, edge.output) in rising and not item.way.over)
+            item.set_below((edge.source, edge.output) in rising and not item.way.past)
 
     def _route(self, edge: Edge):
         source, target = self.nodes[edge.source], self.nodes[edge.target]
@@ -145,7 +181,11 @@ class CanvasScene(QGraphicsScene):
             found = self.index.inside(area)
             return [self.index[node] for node in found if node not in (edge.source, edge.target)]
 
-        return route(start, end, source.body, target.body, others)
+        def lanes(area: QRectF) -> list[QRectF]:
+            return [self.lanes[key] for key in self.lanes.inside(area) if key != own]
+
+        own = _key(edge)
+        return route(start, end, source.body, target.body, others, lanes)
 
     def drag(self, places: Mapping[str, QPointF]) -> None:
         """Show nodes elsewhere while they are dragged; the project does not know of it yet."""
@@ -154,7 +194,7 @@ class CanvasScene(QGraphicsScene):
             self.index.put(node, self.nodes[node].body)
         for edge, item in self.wires.items():
             if edge.source in places or edge.target in places:
-                item.set_route(self._route(edge))
+                self._set_route(item)
         self.redrawn.emit()
 
     def settle(self) -> None:
@@ -225,9 +265,7 @@ class CanvasScene(QGraphicsScene):
 
     def set_gradients(self, norms: Mapping[str, Sequence[float]], low: float, high: float) -> None:
         """Show gradient norms, oldest first, on the nodes that have some."""
-        touched = {
-            node for node, item in self.nodes.items() if item.set_gradients(norms.get(node) or None, low, high)
-        }
+        touched = {node for node, item in self.nodes.items() if item.set_gradients(norms.get(node) or None, low, high)}
         for node in touched:
             self.index.put(node, self.nodes[node].body)
         self._reroute(touched)
@@ -351,3 +389,7 @@ class CanvasScene(QGraphicsScene):
             wire.retheme()
         self._place(self._drawn_positions, set(self.nodes))
         self._reroute(set(self.nodes))
+
+
+def _key(edge: Edge) -> str:
+    return f"{edge.source}.{edge.output}>{edge.target}.{edge.port}.{edge.index}"

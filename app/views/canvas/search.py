@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from PySide6.QtCore import QEvent, QPoint, QRect, QSize, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QPainter
+from PySide6.QtCore import QEvent, QPoint, QRect, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import (
     QFrame,
     QListWidget,
@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 from app.builder.catalog import Catalog, OpSpec
 from app.views import fuzzy, icons
 from app.views.theme import current, font
-from app.views.widgets.painting import label
+from app.views.widgets.painting import box, label, start
 from app.views.widgets.search import SearchField
 
 WIDTH, ROW, MOST_ROWS = 320, 25, 10
@@ -76,6 +76,12 @@ class SearchBox(QFrame):
         self.field.installEventFilter(self)
         self.rows.itemClicked.connect(lambda item: self._choose(item))
         self.hide()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        now = current()
+        painter = start(self)
+        box(painter, QRectF(self.rect()), 7, now.panel, now.line3)
+        painter.end()
 
     def open_at(self, spot: QPoint, only: Iterable[str] | None = None, hint: str = "") -> None:
         """Open near a spot of the parent with every op, or with those under the keys `only`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QPainter, QPainterPath, QPainterPathStroker, QPen
+from PySide6.QtGui import QColor, QPainter, QPainterPath, QPainterPathStroker, QPen
 from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 
 from app.builder.graph import Edge
@@ -16,7 +16,8 @@ from app.views.theme import Theme
 from app.views.widgets.painting import TextLine
 
 LAYER = 0.0
-RAISED = 1.0
+RAISED = 0.5
+LABELS = 1.0  # over all wires, under all nodes
 REACH = 12.0  # how wide a press may miss a wire, in all
 LABEL_HEIGHT = 18.0
 LABEL_PAD = 8.0
@@ -25,14 +26,14 @@ DASHES = {ERROR: (6.0, 4.0), ASSUMED: (3.0, 4.0)}
 
 
 class WireItem(QGraphicsItem):
-    """One wire. `edge` is what it draws."""
+    """One wire. `edge` is what it draws; its label, `chip`, is an item of its own, above all wires."""
 
     def __init__(self, edge: Edge, way: Route) -> None:
         super().__init__()
         self.edge = edge
+        self.chip = ChipItem()
         self._route = way
         self._text = ""
-        self._line = TextLine("", "shape")
         self._state = NORMAL
         self._selected = self._hovered = False
         self._width: float | None = None  # by activation size while a run goes on
@@ -57,33 +58,28 @@ class WireItem(QGraphicsItem):
         return self._state
 
     def set_route(self, way: Route) -> None:
-        self.prepareGeometryChange()
         self._route, self._hit = way, None
         self._measure()
 
     def set_label(self, text: str, state: str) -> None:
         """Show a shape, and whether it is known, assumed or wrong."""
         if (text, state) != (self._text, self._state):
-            self.prepareGeometryChange()
-            if text != self._text:
-                self._text, self._line = text, TextLine(text, "shape")
-            self._state = state
+            self._text, self._state = text, state
             self._measure()
             self.update()
 
     def set_below(self, below: bool) -> None:
         """Put the label under the wire, where another rises from the same port."""
         if below != self._below:
-            self.prepareGeometryChange()
             self._below = below
             self._measure()
 
     def set_width(self, width: float | None) -> None:
         """Draw it as wide as what it carries is large; None is the plain width."""
         if width != self._width:
-            self.prepareGeometryChange()
             self._width = width
             self._measure()
+            self.update()
 
     def set_state(self, *, selected: bool | None = None, hovered: bool | None = None) -> None:
         """Show or end a state; None leaves it as it is."""
@@ -91,21 +87,34 @@ class WireItem(QGraphicsItem):
         if new != (self._selected, self._hovered):
             self._selected, self._hovered = new
             self.setZValue(RAISED if self._selected else LAYER)
+            self._measure()
             self.update()
 
+    def set_shown(self, shown: bool) -> None:
+        """Hide it while its end is being taken elsewhere."""
+        self.setVisible(shown)
+        self.chip.setVisible(shown and self._labelled())
+
     def retheme(self) -> None:
-        self.prepareGeometryChange()
-        self._line = TextLine(self._text, "shape")
+        self.chip.forget()
         self._measure()
         self.update()
 
     def _measure(self) -> None:
-        width = self._line.width + 2 * LABEL_PAD
-        middle = self._route.label + QPointF(0, 2 * LABEL_RISE if self._below else 0)
-        self._chip = QRectF(middle.x() - width / 2, middle.y() - LABEL_HEIGHT / 2, width, LABEL_HEIGHT)
         reach = max(self._width or 2.0, 3.0)
-        lines = self._route.path.boundingRect().adjusted(-reach, -reach, reach, reach)
-        self._bounds = lines.united(self._chip.adjusted(-1, -1, 1, 1)) if self._text else lines
+        bounds = self._route.path.boundingRect().adjusted(-reach, -reach, reach, reach)
+        if bounds != self._bounds:
+            self.prepareGeometryChange()
+            self._bounds = bounds
+        self.chip.set(self._text, self._state, self._selected)
+        drop = 2 * LABEL_RISE if self._below else 0.0
+        self.chip.setPos(self._route.label + QPointF(-self.chip.width / 2, drop - LABEL_HEIGHT / 2))
+        self.chip.setVisible(self._labelled() and self.isVisible())
+
+    def _labelled(self) -> bool:
+        """A label needs its width; one that is asked for stands even where it covers something."""
+        asked = self._selected or self._hovered
+        return bool(self._text) and (asked or self._route.run >= self.chip.width + 10)
 
     # --- Qt
 
@@ -125,17 +134,13 @@ class WireItem(QGraphicsItem):
         if zoom < SIMPLE:
             painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
             painter.setPen(QPen(self._color(now), 4 if self._selected else 2))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.drawPath(self._route.path)
             return
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.strokePath(self._route.path, self._pen(now))
-        if self._text and (self._fits() or self._selected or self._hovered):
-            self._paint_label(painter, now)
 
-    def _fits(self) -> bool:
-        return self._route.run >= self._chip.width() + 10
-
-    def _color(self, now: Theme):
+    def _color(self, now: Theme) -> QColor:
         if self._state == ERROR:
             return now.error
         if self._selected:
@@ -155,7 +160,44 @@ class WireItem(QGraphicsItem):
             pen.setDashPattern([length / pen.widthF() for length in dash])
         return pen
 
-    def _paint_label(self, painter: QPainter, now: Theme) -> None:
+
+class ChipItem(QGraphicsItem):
+    """A shape label."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._line = TextLine("", "shape")
+        self._state, self._selected = NORMAL, False
+        self.setZValue(LABELS)
+        self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
+        self.setVisible(False)
+
+    @property
+    def width(self) -> float:
+        return self._line.width + 2 * LABEL_PAD
+
+    def set(self, text: str, state: str, selected: bool) -> None:
+        """Show a text in the look of its wire."""
+        if text != self._line.text:
+            self.prepareGeometryChange()
+            self._line = TextLine(text, "shape")
+        if (state, selected) != (self._state, self._selected):
+            self._state, self._selected = state, selected
+            self.setZValue(LABELS + (0.5 if selected else 0.0))
+            self.update()
+
+    def forget(self) -> None:
+        """The font is another now."""
+        self.prepareGeometryChange()
+        self._line = TextLine(self._line.text, "shape")
+
+    def boundingRect(self) -> QRectF:
+        return QRectF(-1, -1, self.width + 2, LABEL_HEIGHT + 2)
+
+    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+        if QStyleOptionGraphicsItem.levelOfDetailFromTransform(painter.worldTransform()) < SIMPLE:
+            return
+        now = theme.current()
         fill, line, text = now.panel, now.line2, now.text2
         if self._state == ERROR:
             fill, line, text = now.errorBg, now.error, now.error
@@ -166,10 +208,11 @@ class WireItem(QGraphicsItem):
         pen = QPen(line, 1)
         if self._state == ASSUMED:
             pen.setDashPattern([3, 3])
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(pen)
         painter.setBrush(fill)
-        painter.drawPath(_chip(self._chip.width()).translated(self._chip.topLeft()))
-        self._line.draw(painter, self._chip.left() + LABEL_PAD, self._chip.center().y() - self._line.height / 2, text)
+        painter.drawPath(_chip(self.width))
+        self._line.draw(painter, LABEL_PAD, (LABEL_HEIGHT - self._line.height) / 2, text)
 
 
 @lru_cache(maxsize=512)
