@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from app import rng
@@ -146,6 +147,7 @@ def _capture(
     import torch
 
     recorder = OriginRecorder(model, source)
+    started = torch._C._autograd._get_sequence_nr()
     with torch.inference_mode(False), torch.enable_grad():
         with recorder:
             output = model(*inputs)
@@ -161,7 +163,7 @@ def _capture(
     reader = SavedReader(table)
     names = _parameter_names(model)
     records = [
-        _record(place, node, recorder, answered, reader, names) for place, node in enumerate(nodes)
+        _record(place, node, recorder, (started, answered), reader, names) for place, node in enumerate(nodes)
     ]
     return Tape(
         nodes=_with_leaves_placed(records, edges, recorder),
@@ -182,19 +184,28 @@ def _record(
     place: int,
     node: Any,
     recorder: OriginRecorder,
-    answered: int,
+    span: tuple[int, int],
     reader: SavedReader,
     names: Mapping[int, tuple[str, ...]],
 ) -> TapeNode:
     saved, name = reader.read(node, place), short_name(node)
     if is_accumulate(node):
         return TapeNode(place, name, parameters=names.get(id(node.variable), ()), saved=saved)
-    number = node._sequence_nr()
+    started, answered = span
+    number, values = node._sequence_nr(), saved_values(node)
     if number >= answered:
-        return TapeNode(place, name, in_loss=True, sequence=number, saved=saved, values=saved_values(node))
+        return TapeNode(place, name, in_loss=True, sequence=number - started, saved=saved, values=values)
     origin = recorder.origin(number)
     return TapeNode(
-        place, name, origin.layer, origin.call, False, origin.node, origin.line, (), number, saved, saved_values(node)
+        place,
+        name,
+        layer=origin.layer,
+        call=origin.call,
+        node=origin.node,
+        line=origin.line,
+        sequence=number - started,
+        saved=saved,
+        values=values,
     )
 
 
@@ -209,17 +220,13 @@ def _with_leaves_placed(
     placed = list(records)
     for leaf, its_users in users.items():
         first = min(its_users, key=lambda user: LEAF_SEQUENCE if user.sequence is None else user.sequence)
-        placed[leaf] = TapeNode(
-            leaf,
-            records[leaf].name,
-            first.layer,
-            first.call,
-            first.in_loss,
-            first.node,
-            first.line,
-            records[leaf].parameters,
-            None,
-            records[leaf].saved,
+        placed[leaf] = replace(
+            records[leaf],
+            layer=first.layer,
+            call=first.call,
+            in_loss=first.in_loss,
+            node=first.node,
+            line=first.line,
         )
     return tuple(placed)
 

@@ -111,13 +111,13 @@ def saved_values(node: Any) -> FrozenMap[str, Any]:
     if _is_custom(node):
         return FrozenMap({name: _value(value) for name, value in vars(node).items() if _is_plain(value)})
     values = {}
-    for name in _saved_names(type(node))[1]:
+    for name in _saved_names(node.__class__)[1]:
         values[name.removeprefix("_saved_")] = _value(getattr(node, name))
     return FrozenMap(values)
 
 
 @lru_cache(maxsize=1024)
-def _saved_names(kind: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _saved_names(kind: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Attribute names of one class of nodes: packed tensors, and values that are no tensors."""
     names = dir(kind)
     raw = tuple(name for name in names if name.startswith("_raw_saved_"))
@@ -137,7 +137,7 @@ def _raw_saved(node: Any) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
         raws = node._raw_saved_tensors or ()
         yield "saved_tensors", [(f"saved_tensors[{place}]", raw) for place, raw in enumerate(raws)]
         return
-    for attribute in _saved_names(type(node))[0]:
+    for attribute in _saved_names(node.__class__)[0]:
         value, name = getattr(node, attribute), attribute.removeprefix("_raw_saved_")
         if isinstance(value, (tuple, list)):
             items = [(f"{name}[{place}]", raw) for place, raw in enumerate(value)]

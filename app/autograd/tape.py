@@ -62,7 +62,7 @@ class TapeNode:
     `layer` is the path of the innermost module that made it ("" for the net's own operations and for the loss),
     `call` tells the calls of that module apart, `node` is the drawing's node, `line` the line of the generated text.
     `parameters` are all names of the parameter that an AccumulateGrad node writes to. `in_loss` marks what was made
-    after the net had answered.
+    after the net had answered. `sequence` counts the nodes that torch made since the forward pass began.
     """
 
     id: int

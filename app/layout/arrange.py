@@ -8,13 +8,13 @@ from there outside. Boxes that hang under another (`Box.under`) stand below it a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
 from app.drawing import Arrow, Box, Drawing
-from app.layered import Link, Point, Spacing, Vertex, place
+from app.layout.layered import Link, Point, Spacing, Vertex, place
 
 HEADER = 22.0
 PAD = 10.0
@@ -377,17 +377,19 @@ def _hanging_piece(top: str, children: Mapping[str, list[str]], sizes: Mapping[s
     heights = [max((sizes[box][1] for box in order if level[box] == n), default=0.0) for n in range(lowest + 1)]
     spread: dict[str, float] = {}
     for box in reversed(order):
-        below = [spread[child] for child in children.get(box, ())]
-        spread[box] = max(sizes[box][0], sum(below) + HANG_APART * max(len(below) - 1, 0))
+        spread[box] = max(sizes[box][0], _row_width(children.get(box, ()), spread))
     rects: dict[str, Rect] = {}
     left = {top: 0.0}
     for box in order:
         width, height = sizes[box]
         y = sum(heights[: level[box]]) + HANG_DOWN * level[box]
         rects[box] = Rect(left[box] + (spread[box] - width) / 2, y, width, height)
-        below = children.get(box, [])
-        x = left[box] + (spread[box] - sum(spread[c] for c in below) - HANG_APART * max(len(below) - 1, 0)) / 2
-        for child in below:
+        x = left[box] + (spread[box] - _row_width(children.get(box, ()), spread)) / 2
+        for child in children.get(box, ()):
             left[child] = x
             x += spread[child] + HANG_APART
     return _Piece(spread[top], sum(heights) + HANG_DOWN * lowest, rects)
+
+
+def _row_width(boxes: Sequence[str], widths: Mapping[str, float]) -> float:
+    return sum(widths[box] for box in boxes) + HANG_APART * max(len(boxes) - 1, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 
-from app.layered.model import Link, State, Vertex
+from app.layout.model import Link, State, Vertex
 
 
 def acyclic(count: int, links: list[Link]) -> tuple[list[bool], list[int]]:
@@ -95,7 +95,7 @@ def _band_end(start: int, widths: list[float], gaps: list[float], crossing: list
         x += gaps[n]
     if reach == len(widths):
         return reach
-    late = [n for n in range(start + 1, reach + 1) if ends[n - 1 - start] >= 0.68 * limit] or [reach]
+    late = [n for n in range(start + 1, reach + 1) if ends[n - 1 - start] >= 0.55 * limit] or [reach]
     return min(late, key=lambda n: (crossing[n - 1], -n))
 
 

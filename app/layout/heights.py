@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.layered.model import BEND, State
+from app.layout.model import BEND, State
 
 _STIFFNESS = {0: 1.0, BEND: 1.0, 2: 1e7}
 

@@ -1,4 +1,4 @@
-"""Layered placement of boxes in rows, left to right: the engine below `app.layout`.
+"""Layered placement of boxes in rows, left to right: the engine below `arrange`.
 
 Layers by longest path, order within a layer by barycentres (kept only where crossings get fewer), heights by isotonic
 regression, which is the least-squares way to stand in order without touching. Long pictures are cut into bands that
@@ -8,11 +8,11 @@ Nothing recurses, so chains of any length are fine.
 
 from __future__ import annotations
 
-from app.layered.heights import stand
-from app.layered.model import Link, Placed, Point, Spacing, State, Vertex
-from app.layered.order import make_rows, order_rows
-from app.layered.ranks import acyclic, cut_into_bands, layers
-from app.layered.routes import draw
+from app.layout.heights import stand
+from app.layout.model import Link, Placed, Point, Spacing, State, Vertex
+from app.layout.order import make_rows, order_rows
+from app.layout.ranks import acyclic, cut_into_bands, layers
+from app.layout.routes import draw
 
 __all__ = ["Link", "Placed", "Point", "Spacing", "Vertex", "place"]
 

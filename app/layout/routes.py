@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.layered.model import Chain, Placed, Point, State
+from app.layout.model import Chain, Placed, Point, State
 
 
 def draw(state: State, turned: list[bool]) -> Placed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
-from app.layered.model import BEND, Chain, State
+from app.layout.model import BEND, Chain, State
 
 _SWEEPS = 4
 _COUNT_CROSSINGS_BELOW = 4000

@@ -1,0 +1,5 @@
+"""Where the parts of a drawing stand: `arrange` turns a `Drawing` and the sizes of its boxes into a `Layout`."""
+
+from app.layout.arrange import HEADER, PAD, Layout, Rect, Sizes, arrange, estimated_sizes
+
+__all__ = ["HEADER", "PAD", "Layout", "Rect", "Sizes", "arrange", "estimated_sizes"]
