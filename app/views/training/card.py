@@ -149,7 +149,9 @@ def _gap(small: bool) -> float:
 
 def _mark_width(mark: Mark, small: bool) -> float:
     """The room of a mark, with 6 pixels behind it."""
-    return 15.0 if mark == "square" else 16.0 if small else 22.0
+    if not small:
+        return 15.0 if mark == "square" else 22.0
+    return {"square": 13.0, "dots": 13.0, "line": 16.0, "dash": 16.0}[mark]
 
 
 def _paint_mark(painter: QPainter, entry: Entry, x: float, y: float, width: float) -> None:
@@ -189,5 +191,8 @@ class Card(QWidget):
         layout.setContentsMargins(12, 6, 0, 2)
         layout.setSpacing(1)
         layout.addLayout(top)
-        layout.addWidget(self.legend)
+        below = QHBoxLayout()
+        below.setContentsMargins(0, 0, 12, 0)
+        below.addWidget(self.legend)
+        layout.addLayout(below)
         layout.addLayout(self.body, 1)

@@ -10,7 +10,7 @@ from PySide6.QtCore import QUrl, Slot
 from PySide6.QtGui import QFontMetricsF, QGuiApplication, QTextBlockFormat, QTextCharFormat, QTextCursor
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QStackedLayout, QTextBrowser, QVBoxLayout, QWidget
 
-from app.training.events import Event
+from app.training.events import Event, Paused, Resumed
 from app.views import theme
 from app.views.training.report import Line, lines_of
 from app.views.training.session import Run
@@ -35,9 +35,12 @@ class Console(QWidget):
         self._entries: deque[_Entry] = deque(maxlen=MOST)
         self._first = 0  # the number of the oldest entry that is still here
         self._epochs = 0
+        self._standing = False
         self._view = QTextBrowser()
         self._view.setOpenLinks(False)
         self._view.setFrameShape(QFrame.Shape.NoFrame)
+        # It fills its page: no field's border round it.
+        self._view.setStyleSheet("QTextBrowser { border: none; border-radius: 0; }")
         self._view.setUndoRedoEnabled(False)
         self._view.anchorClicked.connect(self._toggle)
         self._copy = Button("Copy all", "flat", "copy")
@@ -97,12 +100,20 @@ class Console(QWidget):
     def begin(self, run: Run) -> None:
         """A run starts; what is told from now on is its own."""
         self._epochs = run.job.training.epochs
+        self._standing = False
         self.log(f"Run {run.number} starts.", "text3")
 
     @Slot(object)
     def tell(self, events: list[Event]) -> None:
         """Write what these events are worth."""
         for event in events:
+            if isinstance(event, Paused):
+                # A run that is taken batch by batch stands after each of them; that is said once.
+                if self._standing:
+                    continue
+                self._standing = True
+            elif isinstance(event, Resumed):
+                self._standing = False
             for line in lines_of(event, self._epochs):
                 self._add(_Entry(line))
 

@@ -69,10 +69,10 @@ class Curves(QWidget):
         side.addWidget(self.throughput)
         side.setSizes([180, 110])
         self.cards = QSplitter(Qt.Orientation.Horizontal)
-        for card, share in ((self.loss, 335), (self.accuracy, 205), (self.gradients, 305), (side, 280)):
+        for card, share in ((self.loss, 320), (self.accuracy, 225), (self.gradients, 285), (side, 295)):
             self.cards.addWidget(card)
             self.cards.setStretchFactor(self.cards.count() - 1, share)
-        self.cards.setSizes([335, 205, 305, 280])
+        self.cards.setSizes([320, 225, 285, 295])
         for splitter in (self.cards, side):
             splitter.setChildrenCollapsible(False)
             splitter.setHandleWidth(1)
@@ -100,7 +100,7 @@ class Curves(QWidget):
         self.gradients.layerHovered.connect(self._tell_hover)
         for chart in self.charts:
             chart.plot.view.handled.connect(self._on_handled)
-            chart.plot.view.released.connect(self.follow)
+            chart.plot.released.connect(self.follow)
             chart.plot.view.sigResized.connect(self._on_resized)
             chart.plot.pointed.connect(self._on_pointed)
         theme.manager().changed.connect(self._restyle)

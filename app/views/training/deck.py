@@ -119,10 +119,10 @@ class Deck(QWidget):
             return
         p = progress
         speed = NOTHING if p.samples_per_second is None else f"{p.samples_per_second:,.0f}"
-        left = NOTHING if p.eta is None else figures.duration(p.eta)
+        left = NOTHING if p.eta is None or self._state not in ACTIVE else figures.duration(p.eta)
         self.counter.set_fields([
             ("Epoch", f"{p.epoch}/{p.epochs}"),
-            ("Batch", f"{p.batch:>{len(str(p.batches))}}/{p.batches}"),
+            ("Batch", f"{p.batch}/{p.batches}"),
             ("Samples/s", speed),
             ("Loss", figures.figure(p.loss)),
             ("ETA", left),

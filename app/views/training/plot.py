@@ -24,12 +24,10 @@ EPOCH_ROOM = 58  # pixels between two lines of epochs: a label goes there
 class StepView(pg.ViewBox):
     """Wheel and drag change the x range that all charts share; with Ctrl, or over the left axis, this chart's y range.
 
-    `handled` says that a person changed x, `released` that they want to follow the run again (a double click),
-    `clicked` where they clicked.
+    `handled` says that a person changed x, `clicked` where they clicked.
     """
 
     handled = Signal()
-    released = Signal()
     clicked = Signal(float, float)
 
     def __init__(self) -> None:
@@ -51,13 +49,8 @@ class StepView(pg.ViewBox):
         self._note(axis)
 
     def mouseClickEvent(self, ev: Any) -> None:
-        if ev.button() != Qt.MouseButton.LeftButton:
-            return
-        ev.accept()
-        if ev.double():
-            self.free_y = False
-            self.released.emit()
-        else:
+        if ev.button() == Qt.MouseButton.LeftButton and not ev.double():
+            ev.accept()
             place = self.mapSceneToView(ev.scenePos())
             self.clicked.emit(float(place.x()), float(place.y()))
 
@@ -123,7 +116,7 @@ class Backdrop(Layer):
         painter.setFont(theme.font("axis"))
         metrics = QFontMetricsF(painter.font())
         for index, end in enumerate(self._epochs, start=1):
-            if index % every or not x0 <= end <= x1:
+            if (index + 1) % every or not x0 <= end <= x1:
                 continue
             place = round(rect.left() + (end - x0) / (x1 - x0) * rect.width())
             painter.setPen(pen)
@@ -166,9 +159,13 @@ class CursorLine(Layer):
 
 
 class StepPlot(pg.PlotWidget):
-    """A chart over the steps. It knows nothing of a run; `pointed(x)` follows the pointer, None when it has left."""
+    """A chart over the steps. It knows nothing of a run.
+
+    `pointed(x)` follows the pointer, None when it has left; a double click asks to follow the run again: `released`.
+    """
 
     pointed = Signal(object)
+    released = Signal()
     grid_x = True
     grid_y = True
     show_epochs = True
@@ -231,6 +228,12 @@ class StepPlot(pg.PlotWidget):
             self.pointed.emit(float(inside.x()))
         else:
             self.pointed.emit(None)
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        super().mouseDoubleClickEvent(event)
+        if event.button() == Qt.MouseButton.LeftButton:
+            self.view.free_y = False
+            self.released.emit()
 
     def leaveEvent(self, event: Any) -> None:
         super().leaveEvent(event)

@@ -33,8 +33,7 @@ def lines_of(event: Event, epochs: int = 0) -> list[Line]:
             spent = f"{event.seconds:.1f} s" if event.seconds < 120 else figures.duration(event.seconds)
             return [Line(f"{word} after {figures.count(event.steps)} steps, {spent}.", tone)]
         case Failed():
-            cure = f" {event.cure}" if event.cure else ""
-            return [Line(f"{event.message.rstrip()}{cure}", "error", event.traceback.rstrip())]
+            return [Line(_sentences(event.message, event.cure), "error", event.traceback.rstrip())]
     return []
 
 
@@ -50,6 +49,12 @@ def _started(event: Started) -> list[Line]:
     if event.device_note:
         lines.append(Line(event.device_note, "warn"))
     return lines
+
+
+def _sentences(*texts: str) -> str:
+    """The texts that are not empty, each with a full stop."""
+    whole = [text.strip() for text in texts if text.strip()]
+    return " ".join(text if text[-1] in ".!?…" else f"{text}." for text in whole)
 
 
 def _epoch(event: EpochDone, epochs: int) -> str:

@@ -132,6 +132,7 @@ class RunPanel(QWidget):
         self.table.verticalHeader().hide()
         self.table.verticalHeader().setDefaultSectionSize(26)
         header = self.table.horizontalHeader()
+        header.setFont(theme.font("caption"))
         header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         header.setStretchLastSection(True)
         header.setHighlightSections(False)

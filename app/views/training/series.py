@@ -168,10 +168,10 @@ def snapped(low: float, high: float, floor: float = -math.inf, ceiling: float = 
     """A range around `low` to `high` with round ends, so that it stays while the values move a little.
 
     >>> snapped(0.03, 0.97), snapped(0.2, 0.2), snapped(91.2, 99.1, 0.0, 100.0)
-    ((0.0, 1.0), (0.08, 0.32), (91.0, 100.0))
+    ((0.0, 1.0), (0.175, 0.225), (91.0, 100.0))
     """
     if not high > low:
-        room = 0.5 * abs(low) or 0.5
+        room = 0.1 * abs(low) or 0.5
         low, high = low - room, high + room
     step = nice_step(high - low, 12)
     bottom = step * math.floor(low / step - 0.2)

@@ -155,7 +155,7 @@ class ChoiceSection(Section):
 class DataSection(Section):
     """Which data, what is known of them before they are read, and the split."""
 
-    source_chosen = Signal(str)
+    source_chosen = Signal(object)
     download_requested = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
