@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtWidgets import QDockWidget, QHBoxLayout, QScrollArea, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtCore import QSize, Signal
+from PySide6.QtWidgets import QDockWidget, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from app.views.widgets.tabs import ToolTabs
 
@@ -17,6 +17,8 @@ class TabbedPane(QWidget):
         super().__init__(parent)
         self.tabs = ToolTabs(self, central=central)
         self.stack = QStackedWidget(self)
+        # A page that would rather be wider must not push a dock out of the window.
+        self.stack.setMinimumSize(160, 80)
         self._keys: list[str] = []
         self.bar = QWidget(self)
         self.bar.setProperty("role", "tabbar")
@@ -59,7 +61,7 @@ class TabbedPane(QWidget):
 class TabbedDock(QDockWidget):
     """A dock with a `TabbedPane`; it is resized at its edge, hidden and shown from the View menu."""
 
-    def __init__(self, name: str, title: str, size: QSize, parent: QWidget | None = None) -> None:
+    def __init__(self, name: str, title: str, size: QSize, least: int, parent: QWidget | None = None) -> None:
         super().__init__(title, parent)
         self.setObjectName(name)
         self.setFeatures(QDockWidget.DockWidgetFeature.DockWidgetClosable)
@@ -67,16 +69,6 @@ class TabbedDock(QDockWidget):
         self.pane = TabbedPane(self)
         self._size = size
         self.pane.sizeHint = lambda: size  # type: ignore[method-assign]
-        self.pane.setMinimumSize(min(size.width(), 180), min(size.height(), 120))
+        self.pane.setMinimumSize(min(size.width(), least), min(size.height(), 120))
         self.setWidget(self.pane)
 
-
-def scrolled(page: QWidget) -> QScrollArea:
-    """The page in an area that scrolls up and down only."""
-    area = QScrollArea()
-    area.setWidgetResizable(True)
-    area.setFrameShape(QScrollArea.Shape.NoFrame)
-    area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-    page.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.MinimumExpanding)
-    area.setWidget(page)
-    return area

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
-from PySide6.QtWidgets import QFileDialog, QMessageBox, QWidget
+from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app.document import Document
 from app.project_file import ProjectFileError
 from app.resources import path as resource_path
 from app.settings import Settings
+from app.views.dialogs.message import Answer, ask_unsaved
 
 FILTER = "Tapedeck project (*.tape)"
 
@@ -93,18 +94,5 @@ class Files(QObject):
         """Ask what becomes of unsaved changes; False if the person would rather stay."""
         if not self._document.dirty:
             return True
-        buttons = QMessageBox.StandardButton
-        name = self._document.project.name
-        question = QMessageBox(
-            QMessageBox.Icon.Question,
-            "Tapedeck",
-            f"{name} has changes that are not saved.",
-            buttons.Save | buttons.Discard | buttons.Cancel,
-            self._window,
-        )
-        question.setInformativeText("Save them first?")
-        question.setDefaultButton(buttons.Save)
-        answer = question.exec()
-        if answer == buttons.Save:
-            return self.save()
-        return answer == buttons.Discard
+        answer = ask_unsaved(self._window, self._document.project.name)
+        return self.save() if answer is Answer.SAVE else answer is Answer.DISCARD

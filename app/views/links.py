@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Qt
 
 from app.project import Project
+from app.views.palette import summaries
 from app.views.training.gradients import GradientOverlay
 
 if TYPE_CHECKING:
     from app.background import Failure
     from app.builder.analysis import Analysis
-    from app.builder.problems import Problem
     from app.training.events import Failed
     from app.views.live import Torch
     from app.views.main_window import MainWindow
@@ -54,9 +54,10 @@ class Links(QObject):
         window.palette_view.activated.connect(window.canvas.add_op)
         window.outline.jump_requested.connect(window.jump_to)
         window.canvas.cureRequested.connect(window.cure)
-        window.canvas.renameRequested.connect(window.rename_node)
         window.canvas.editRequested.connect(self._edit)
+        window.canvas.exampleRequested.connect(lambda: window.files.open_example("digits.tape"))
         window.inspector.cure_requested.connect(window.cure)
+        window.inspector.frame_requested.connect(window.jump_to)
         window.problems_panel.cure_requested.connect(window.cure)
         window.problems_panel.jump_requested.connect(window.jump_to)
         window.problems_panel.count_changed.connect(self._problem_count)
@@ -64,6 +65,8 @@ class Links(QObject):
         window.centre.shown.connect(self._centre_shown)
         window.selection.changed.connect(self._selected)
         window.room.nodeSelected.connect(self._backward_selected)
+        window.room.nodeHovered.connect(window.selection.hover)
+        window.room.detail.connect(lambda item: window.tape_inspector.show_item(window.room.tape, item))
 
     def _project_changed(self, before: Project, after: Project) -> None:
         if before.name != after.name:
@@ -74,7 +77,7 @@ class Links(QObject):
     def _project_replaced(self, project: Project) -> None:
         window = self._window
         window.selection.set(())
-        window.room.clear()
+        window.room.set_tape(None)
         window.canvas.frame_all()
         window.toolbar.show_device(project.training.device)
         window.banner.hide()
@@ -90,7 +93,7 @@ class Links(QObject):
         """Enter on a node: its form."""
         self._window.right.show()
         self._window.right.pane.show_page("inspector")
-        self._window.inspector.focus_first_field()
+        self._window.inspector.edit()
 
     def _selected(self, ids: frozenset[str], origin: object) -> None:
         window = self._window
@@ -108,6 +111,8 @@ class Links(QObject):
         on_canvas = key == "network"
         self._window.overlay.setVisible(on_canvas)
         self._window.overlay_caption.setVisible(on_canvas)
+        inspectors = self._window.inspectors
+        inspectors.setCurrentWidget(self._window.tape_inspector if key == "autograd" else self._window.inspector)
 
     # -- what is known of it ------------------------------------------------------------------------------------------
 
@@ -116,7 +121,6 @@ class Links(QObject):
         live.torch_loaded.connect(self._torch_loaded)
         live.torch_failed.connect(self._torch_failed)
         live.analysed.connect(self._analysed)
-        live.problems_changed.connect(self._problems_changed)
         live.analysis_failed.connect(self._analysis_failed)
         window.toolbar.device_chosen.connect(window.run_control.choose_device)
 
@@ -126,8 +130,9 @@ class Links(QObject):
         device = window.document.project.training.device
         window.toolbar.set_devices(torch.devices, device)
         window.training_form.set_devices(torch.devices)
-        window.inspector.set_torch_loaded()
-        window.palette_view.load_summaries(window.background)
+        window.background.ask(
+            "summaries", summaries, tuple(window.catalog), on_answer=window.palette_view.set_summaries
+        )
 
     def _torch_failed(self, failure: Failure) -> None:
         self._window.status.set_torch("PyTorch is not there")
@@ -136,18 +141,13 @@ class Links(QObject):
 
     def _analysed(self, analysis: Analysis) -> None:
         window = self._window
+        for view in (window.canvas, window.inspector, window.problems_panel):
+            view.set_analysis(analysis)
         window.code.set_source(analysis.source)
+        window.room.set_source_text(analysis.source.text)
         window.outline.set_parameters(analysis.parameters)
         window.status.set_checked(analysis.milliseconds)
         window.status.set_parameters(analysis.total_parameters)
-
-    def _problems_changed(self, problems: tuple[Problem, ...]) -> None:
-        """Canvas and inspector show what stands between the drawing and a run like any other problem."""
-        window, analysis = self._window, self._window.live.analysis
-        assert analysis is not None
-        window.canvas.set_analysis(analysis, problems)
-        window.inspector.set_analysis(analysis, problems)
-        window.problems_panel.set_analysis(analysis, problems[len(analysis.problems) :])
 
     def _analysis_failed(self, failure: Failure) -> None:
         self._window.show_unexpected(f"The drawing could not be checked: {failure.error}", failure.traceback)
@@ -167,19 +167,34 @@ class Links(QObject):
         deck.stop.connect(control.stop)
         window.curves.runRequested.connect(control.run)
         window.curves.layerSelected.connect(lambda node: window.selection.set([node], window.curves))
+        window.curves.layerHovered.connect(window.selection.hover)
+        window.runs.runRequested.connect(control.run)
+        window.runs.runChosen.connect(window.curves.set_run)
         control.blocked_changed.connect(self._blocked)
         control.started.connect(self._run_started)
-        control.moved_on.connect(window.canvas.set_moved_on)
+        control.moved_on.connect(self._moved_on)
         session.stateChanged.connect(self._run_state)
         session.progressed.connect(self._progressed)
         session.told.connect(window.console.tell)
         window.runs.set_session(session)
+        deck.follow(session)
         self._blocked(control.blocked)
 
     def _blocked(self, reason: str) -> None:
         session, deck = self._window.session, self._window.toolbar.deck
         if not session.active:
-            deck.set_blocked(reason) if reason else deck.set_ready()
+            errors = bool(self._window.live.errors)
+            deck.set_blocked(reason, "error" if errors else "", "error" if errors else "text2")
+
+    def _moved_on(self, moved: bool) -> None:
+        """The drawing is no longer the one that is being trained."""
+        window = self._window
+        if moved:
+            text = "The run goes on with the network as it was when it began; your edits are for the next run."
+            window.banner.set("info", "The drawing has moved on", text)
+            window.banner.show()
+        elif window.banner.title() == "The drawing has moved on":
+            window.banner.hide()
 
     def _run_started(self, run: Run) -> None:
         window = self._window
@@ -200,7 +215,6 @@ class Links(QObject):
         device = run.history.started.device if run and run.history.started else ""
         window.status.set_state(f"{text} on {device}" if device and text else text, color)
         window.status.set_run(f"Run {run.number}" if run else "")
-        window.toolbar.deck.set_state(state)
         if not window.session.active:
             window.canvas.set_running(False)
             window.training_form.set_running(False)
@@ -209,10 +223,8 @@ class Links(QObject):
 
     def _progressed(self) -> None:
         window, session = self._window, self._window.session
-        progress = session.progress()
-        if progress is None or session.current is None:
+        if session.current is None:
             return
-        window.toolbar.deck.show_progress(progress)
         window.curves.refresh()
         window.runs.refresh()
         now = time.monotonic()
@@ -227,7 +239,7 @@ class Links(QObject):
         window, run = self._window, self._window.session.current
         shown = self._gradients.read() if self._gradients and window.overlay.value() == "Gradients" else None
         if run is None or shown is None:
-            window.canvas.clear_gradients()
+            window.canvas.set_gradients({}, 1e-3, 10.0)
             return
         same = window.run_control.unchanged(run)
         norms = {node: values for node, values in shown.norms.items() if node in same}

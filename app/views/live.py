@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
@@ -33,6 +33,9 @@ def _load_torch() -> Torch:
     from app.builder import analysis  # noqa: F401
     from app.training.devices import devices
 
+    with torch.device("meta"):
+        torch.nn.Conv2d(1, 1, 1)(torch.zeros(1, 1, 1, 1))
+        torch.nn.BatchNorm1d(1)(torch.zeros(2, 1))
     return Torch(torch.__version__, devices())
 
 
@@ -45,14 +48,14 @@ def _analyse(graph: Graph) -> Analysis:
 class Live(QObject):
     """Asks for an analysis whenever the graph changes and tells when it is there.
 
-    `analysed(analysis)` comes for the graph that is open, `problems_changed(problems)` also when data or training
-    change. Until torch is loaded there is no analysis, and the window can draw, connect and name already.
+    `analysed(analysis)` comes for the graph that is open, and again when its data or training change: its problems are
+    all that stand between the project and a run. Until torch is loaded there is no analysis, and the window can draw,
+    connect and name already.
     """
 
     torch_loaded = Signal(object)
     torch_failed = Signal(object)
     analysed = Signal(object)
-    problems_changed = Signal(object)
     analysis_failed = Signal(object)
 
     def __init__(self, document: Document, background: Background, parent: QObject | None = None) -> None:
@@ -61,7 +64,7 @@ class Live(QObject):
         self._background = background
         self.torch: Torch | None = None
         self.analysis: Analysis | None = None
-        self.problems: tuple[Problem, ...] = ()
+        self._bare: Analysis | None = None
         document.changed.connect(self._changed)
 
     def start(self) -> None:
@@ -75,7 +78,7 @@ class Live(QObject):
 
     @property
     def errors(self) -> tuple[Problem, ...]:
-        return tuple(problem for problem in self.problems if problem.severity == "error")
+        return self.analysis.errors if self.analysis else ()
 
     def _loaded(self, torch: Torch) -> None:
         self.torch = torch
@@ -89,7 +92,7 @@ class Live(QObject):
         if before.graph is not after.graph:
             self._ask()
         elif before.data != after.data or before.training != after.training:
-            self._find_problems()
+            self._tell()
 
     def _ask(self) -> None:
         if self.torch is not None and not self.up_to_date:
@@ -99,17 +102,15 @@ class Live(QObject):
             )
 
     def _answered(self, analysis: Analysis) -> None:
-        if analysis.graph is not self._document.project.graph:
-            return
-        self.analysis = analysis
-        self.analysed.emit(analysis)
-        self._find_problems()
+        if analysis.graph is self._document.project.graph:
+            self._bare = analysis
+            self._tell()
 
-    def _find_problems(self) -> None:
-        if self.analysis is None or not self.up_to_date:
+    def _tell(self) -> None:
+        """The analysis, with what the data and the loss have against the net once it is sound in itself."""
+        bare = self._bare
+        if bare is None or bare.graph is not self._document.project.graph:
             return
-        found = self.analysis.problems
-        if self.analysis.runnable:
-            found = (*found, *preflight.problems(self._document.project, self.analysis))
-        self.problems = found
-        self.problems_changed.emit(found)
+        more = preflight.problems(self._document.project, bare) if bare.runnable else ()
+        self.analysis = replace(bare, problems=(*bare.problems, *more))
+        self.analysed.emit(self.analysis)

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QApplication, QLabel, QMainWindow, QMessageBox, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QMainWindow, QStackedWidget, QVBoxLayout, QWidget
 
 from app.background import Background
 from app.builder import arrange
 from app.builder.catalog import catalog
 from app.builder.problems import Cure, apply_cure
 from app.document import Document
-from app.resources import path as resource_path
 from app.settings import Settings
 from app.views import theme
 from app.views.actions import Actions
+from app.views.autograd.inspector import TapeInspector
 from app.views.autograd.room import AutogradRoom
 from app.views.autograd_control import AutogradControl
 from app.views.canvas.canvas import Canvas
 from app.views.code_view import CodeView
-from app.views.dialogs.message import ErrorDialog
+from app.views.dialogs.message import Answer, ErrorDialog, running_dialog
 from app.views.docks import TabbedDock, TabbedPane
 from app.views.export_control import ExportControl
 from app.views.files import Files
@@ -47,6 +47,7 @@ from app.views.training.run_panel import RunPanel
 from app.views.training.session import RunSession
 from app.views.training.settings_form import TrainingForm
 from app.views.widgets.banner import Banner
+from app.views.widgets.painting import label
 from app.views.widgets.segmented import Segmented
 from app.views.widgets.toast import ToastStack
 
@@ -88,8 +89,12 @@ class MainWindow(QMainWindow):
         self.palette_view = Palette(self.catalog)
         self.outline = Outline(self.document, self.selection, self.catalog)
         self.inspector = Inspector(self.document, self.selection, self.catalog, self.background)
+        self.tape_inspector = TapeInspector()
+        self.inspectors = QStackedWidget()
+        self.inspectors.addWidget(self.inspector)
+        self.inspectors.addWidget(self.tape_inspector)
         self.training_form = TrainingForm(self.document, self.background)
-        self.problems_panel = ProblemsPanel(self.catalog)
+        self.problems_panel = ProblemsPanel(self.catalog, self.selection)
         self.curves = Curves()
         self.console = Console()
         self.runs = RunPanel()
@@ -111,10 +116,8 @@ class MainWindow(QMainWindow):
         self.centre.add("network", "Network", "network", self.canvas)
         self.centre.add("autograd", "Autograd", "autograd", self.room, edge="back")
         self.centre.add("code", "Code", "code", self.code)
-        caption = QLabel("Overlay")
-        caption.setFont(theme.font("tab"))
-        self.overlay_caption = caption
-        self.centre.add_corner(caption)
+        self.overlay_caption = label("Overlay", "tab", "text3")
+        self.centre.add_corner(self.overlay_caption)
         self.centre.add_corner(self.overlay)
         middle = QWidget(self)
         column = QVBoxLayout(middle)
@@ -130,17 +133,18 @@ class MainWindow(QMainWindow):
         bar.setMovable(False)
         bar.setFloatable(False)
         bar.toggleViewAction().setEnabled(False)
+        bar.setContentsMargins(0, 0, 0, 0)
         bar.addWidget(self.toolbar)
         self.setStatusBar(self.status)
 
     def _make_docks(self) -> None:
-        self.left = TabbedDock("left", "Layers", QSize(220, 600), self)
+        self.left = TabbedDock("left", "Layers", QSize(220, 600), 200, self)
         self.left.pane.add("layers", "Layers", "layers", self.palette_view)
         self.left.pane.add("outline", "Outline", "tree", self.outline)
-        self.right = TabbedDock("right", "Inspector", QSize(304, 700), self)
-        self.right.pane.add("inspector", "Inspector", "inspector", self.inspector)
+        self.right = TabbedDock("right", "Inspector", QSize(304, 700), 304, self)
+        self.right.pane.add("inspector", "Inspector", "inspector", self.inspectors)
         self.right.pane.add("training", "Training", "runs", self.training_form)
-        self.bottom = TabbedDock("bottom", "Problems and curves", QSize(800, 208), self)
+        self.bottom = TabbedDock("bottom", "Problems and curves", QSize(800, 176), 400, self)
         self.bottom.pane.add("problems", "Problems", "error", self.problems_panel)
         self.bottom.pane.add("curves", "Curves", "curves", self.curves)
         self.bottom.pane.add("console", "Console", "console", self.console)
@@ -152,7 +156,7 @@ class MainWindow(QMainWindow):
         self.setCorner(Qt.Corner.BottomRightCorner, Qt.DockWidgetArea.RightDockWidgetArea)
         self.setCorner(Qt.Corner.BottomLeftCorner, Qt.DockWidgetArea.BottomDockWidgetArea)
         self.resizeDocks([self.left, self.right], [220, 304], Qt.Orientation.Horizontal)
-        self.resizeDocks([self.bottom], [208], Qt.Orientation.Vertical)
+        self.resizeDocks([self.bottom], [176], Qt.Orientation.Vertical)
 
     def _restore(self) -> None:
         """Size, place and docks as they were left."""
@@ -203,11 +207,6 @@ class MainWindow(QMainWindow):
         places = arrange.complete(graph, project.positions, {node: arrange.DEFAULT for node in graph.nodes})
         self.document.apply(cure.label, replace(project, graph=graph, positions=places))
 
-    def rename_node(self, node: str, name: str) -> None:
-        project = self.document.project
-        text = f"Rename {project.graph.nodes[node].name} to {name}"
-        self.document.apply(text, replace(project, graph=project.graph.with_name(node, name)))
-
     def say(self, title: str, detail: str = "") -> None:
         self.toasts.show(title, detail)
 
@@ -235,7 +234,7 @@ class MainWindow(QMainWindow):
             self.show_details(failed.message, failed.cure, failed.traceback)
 
     def show_details(self, title: str, cure: str, trace: str) -> None:
-        ErrorDialog(title, where="", cure=cure, traceback=trace, parent=self).open()
+        ErrorDialog(title, cure=cure, traceback=trace, parent=self).open()
 
     def show_unexpected(self, message: str, trace: str) -> None:
         """A fault of the program itself. The project is untouched: it is a value."""
@@ -265,15 +264,13 @@ class MainWindow(QMainWindow):
         event.accept()
 
     def _may_stop_run(self) -> bool:
-        buttons = QMessageBox.StandardButton
-        question = QMessageBox(
-            QMessageBox.Icon.Question, "Tapedeck", "A run is under way.", buttons.Close | buttons.Cancel, self
-        )
-        question.setInformativeText("Stop it and close? What it has learnt is lost unless you export it first.")
-        question.button(buttons.Close).setText("Stop and close")
-        question.button(buttons.Cancel).setText("Keep running")
-        question.setDefaultButton(buttons.Cancel)
-        return question.exec() == buttons.Close
+        """Ask whether the run under way may end."""
+        progress = self.session.progress()
+        where = f"epoch {progress.epoch} of {progress.epochs}" if progress else "its beginning"
+        dialog = running_dialog(where, self)
+        dialog.exec()
+        dialog.deleteLater()
+        return dialog.answer is Answer.DISCARD
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if _project_in(event) is not None:
@@ -292,6 +289,3 @@ def _project_in(event: QDropEvent) -> Path | None:
     path = Path(urls[0].toLocalFile()) if len(urls) == 1 and urls[0].isLocalFile() else None
     return path if path is not None and path.suffix == ".tape" else None
 
-
-def example_path() -> Path:
-    return resource_path("examples", EXAMPLE)

@@ -4,19 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QKeySequence
-from PySide6.QtWidgets import QApplication, QMenu, QToolButton
+from PySide6.QtWidgets import QApplication, QHBoxLayout, QMenu, QWidget
 
 from app.resources import path as resource_path
 from app.views import icons
 from app.views.actions import Actions
 from app.views.dialogs.about import AboutDialog
-from app.views.dialogs.shortcuts import CommandPalette, ShortcutSheet
+from app.views.dialogs.shortcuts import CommandPalette, Gesture, ShortcutSheet
+from app.views.widgets.button import Button
+from app.views.widgets.painting import Glyph, label
 
 if TYPE_CHECKING:
     from app.views.main_window import MainWindow
 
 Key = QKeySequence.StandardKey
+
+GESTURES = (
+    Gesture("Drag from a port", "draw a wire; let it go on nothing to search for what fits"),
+    Gesture("Drag an input end", "move a wire, or take it off"),
+    Gesture("Alt + click", "cut a wire"),
+    Gesture("Drop on a wire", "insert a layer"),
+    Gesture("Double-click on nothing", "search for a layer to add"),
+    Gesture("Wheel", "zoom at the pointer"),
+    Gesture("Middle drag, Space + drag", "pan"),
+    Gesture("Drag on nothing", "select; Shift adds, Ctrl toggles"),
+)
 
 
 def build_menus(window: MainWindow) -> Actions:
@@ -29,13 +43,33 @@ def build_menus(window: MainWindow) -> Actions:
     _run(window, actions)
     _autograd(window, actions)
     _help(window, actions)
-    search = QToolButton(window)
-    search.setDefaultAction(actions["commands"])
-    search.setObjectName("command-search")
-    search.setText("Search commands    Ctrl K")
-    search.setAutoRaise(False)
-    window.menuBar().setCornerWidget(search)
+    window.menuBar().setCornerWidget(_search_field(window, actions["commands"]))
+    window.menuBar().setCornerWidget(_brand(window), Qt.Corner.TopLeftCorner)
     return actions
+
+
+def _brand(window: MainWindow) -> QWidget:
+    """The program's mark and name at the head of the menu line."""
+    brand = QWidget(window)
+    row = QHBoxLayout(brand)
+    row.setContentsMargins(12, 0, 10, 0)
+    row.setSpacing(8)
+    row.addWidget(Glyph("tapedeck", "back", size=18))
+    row.addWidget(label("Tapedeck", "section"))
+    return brand
+
+
+def _search_field(window: MainWindow, command: QAction) -> QWidget:
+    """Looks like a search field; opens the list of commands."""
+    button = Button("Search commands    Ctrl K", "secondary", "search", window)
+    button.setFixedHeight(22)
+    button.setToolTip("Every command, by name")
+    button.clicked.connect(command.trigger)
+    holder = QWidget(window)
+    row = QHBoxLayout(holder)
+    row.setContentsMargins(0, 2, 12, 2)
+    row.addWidget(button)
+    return holder
 
 
 def _file(window: MainWindow, actions: Actions) -> None:
@@ -84,17 +118,18 @@ def _edit(window: MainWindow, actions: Actions) -> None:
 
 
 def _adopt(window: MainWindow, actions: Actions, menu: QMenu, key: str) -> None:
-    action: QAction | None = window.canvas.actions_by_key.get(key)
+    action: QAction | None = window.canvas.actions.get(key)
     if action is not None:
         actions.adopt(menu, f"canvas.{key}", action)
 
 
 def _view(window: MainWindow, actions: Actions) -> None:
     menu = actions.menu("&View")
-    for key, text, shortcut in (("network", "&Network", "Ctrl+1"), ("autograd", "&Autograd", "Ctrl+2"), ("code", "&Code", "Ctrl+3")):
+    centre = (("network", "&Network", "Ctrl+1"), ("autograd", "&Autograd", "Ctrl+2"), ("code", "&Code", "Ctrl+3"))
+    for key, text, shortcut in centre:
         actions.add(menu, f"show.{key}", text, lambda key=key: window.show_page(key), shortcut, key)
     menu.addSeparator()
-    for key in ("frame_all", "frame_selection", "zoom_in", "zoom_out", "zoom_reset"):
+    for key in ("frame_all", "frame_selection", "zoom_in", "zoom_out", "zoom_100"):
         _adopt(window, actions, menu, key)
     menu.addSeparator()
     for key, text in (("problems", "&Problems"), ("curves", "C&urves"), ("console", "C&onsole"), ("runs", "&Runs")):
@@ -110,7 +145,7 @@ def _view(window: MainWindow, actions: Actions) -> None:
 
 def _layer(window: MainWindow, actions: Actions) -> None:
     menu = actions.menu("&Layer")
-    for key in ("search", "arrange", "rename", "edit"):
+    for key in ("search", "edit", "rename", "lay_out", "left", "right", "up", "down"):
         _adopt(window, actions, menu, key)
 
 
@@ -141,7 +176,13 @@ def _help(window: MainWindow, actions: Actions) -> None:
         menu, "commands", "Search &commands", lambda: CommandPalette(actions.all(), window).open(),
         ("Ctrl+K", "Ctrl+Shift+P"), "search",
     )  # fmt: skip
-    actions.add(menu, "shortcuts", "&Shortcuts", lambda: ShortcutSheet(actions.all(), window).open(), ("?", "F1"), "help")
+    actions.add(menu, "shortcuts", "&Shortcuts", lambda: _shortcuts(window, actions), ("?", "F1"), "help")
     menu.addSeparator()
     actions.add(menu, "about", "&About Tapedeck", lambda: AboutDialog(window).open())
     actions.add(menu, "about-qt", "About &Qt", QApplication.aboutQt)
+
+
+def _shortcuts(window: MainWindow, actions: Actions) -> None:
+    groups = [(title, list(group)) for title, group in actions.groups]
+    walking = [window.canvas.actions[f"nudge_{side}"] for side in ("left", "right", "up", "down")]
+    ShortcutSheet([*groups, ("Canvas", [*walking, *GESTURES])], window).open()

@@ -69,7 +69,7 @@ def _network(project: Project, job: Job, folder: Path) -> str:
 
     canvas = Canvas(Document(project), Selection(), catalog())
     analysis = analyse(project.graph)
-    canvas.set_analysis(analysis, analysis.problems)
+    canvas.set_analysis(analysis)
     return _grab(canvas, CANVAS, folder / "network.png", canvas.frame_all)
 
 
@@ -77,7 +77,7 @@ def _curves(history: History, job: Job, folder: Path) -> str:
     from app.views.training.curves import Curves
 
     curves = Curves()
-    curves.set_history(history)
+    curves.set_history(history, job.source)
     return _grab(curves, CURVES, folder / "curves.png", curves.refresh)
 
 

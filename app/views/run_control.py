@@ -38,7 +38,7 @@ class RunControl(QObject):
         super().__init__(parent)
         self._document, self._live, self._session, self._settings = document, live, session, settings
         self._graphs: dict[int, Graph] = {}
-        live.problems_changed.connect(self._problems_changed)
+        live.analysed.connect(self._analysed)
         document.changed.connect(self._drawing_changed)
         session.stateChanged.connect(self._state_changed)
         session.failed.connect(self._failed)
@@ -108,7 +108,7 @@ class RunControl(QObject):
         self.started.emit(run)
         self.moved_on.emit(False)
 
-    def _problems_changed(self, _problems: object) -> None:
+    def _analysed(self, _analysis: object) -> None:
         self.blocked_changed.emit(self.blocked)
 
     def _drawing_changed(self, before: object, after: object) -> None:

@@ -14,6 +14,7 @@ from app.views.training.deck import Deck
 from app.views.widgets.button import Button
 
 HEIGHT = 54
+DECK = 640
 
 
 class Toolbar(QFrame):
@@ -27,12 +28,12 @@ class Toolbar(QFrame):
         self.setProperty("role", "toolbar")
         self.setObjectName("toolbar")
         self.setFixedHeight(HEIGHT)
-        self.project = QToolButton(self)
-        self.project.setAutoRaise(True)
+        self.project = Button("", "flat", parent=self)
         self.project.setFont(theme.font("project"))
-        self.project.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self.project.setAccessibleName("Project")
         self.deck = Deck(self)
+        # Wide enough for every state, so that the keys stay where they are.
+        self.deck.setMinimumWidth(DECK)
         self.device = QComboBox(self)
         self.device.setAccessibleName("Device")
         self.device.setToolTip("Where the next run trains")
