@@ -155,9 +155,7 @@ def test_sequences_and_attention_know_their_layers() -> None:
 
     tape = capture(Net(), torch.randn(2, 5, 4), F.cross_entropy, torch.tensor([0, 1]))
     layers = {node.layer for node in tape.nodes if not node.in_loss}
-    assert layers == {"lstm", "cell", "attn", "head", ""} or layers == {
-        "lstm", "cell", "attn", "attn.out_proj", "head", "",
-    }  # fmt: skip
+    assert layers - {"attn.out_proj"} == {"lstm", "cell", "attn", "head", ""}  # "": what forward itself computes
     assert {node.call for node in tape.nodes if node.layer == "cell" and not node.is_leaf} == {1, 2, 3}
     loss = [node.name for node in tape.nodes if node.in_loss]
     assert loss == ["NllLossBackward0", "LogSoftmaxBackward0"]

@@ -1,0 +1,132 @@
+"""Every text arrives in the picture letter for letter, and whoever draws is named."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import stat
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from app import graphviz_export
+from app.drawing import Arrow, Box, Chip, Drawing, Group
+from app.graphviz_export import DotFailed, ExportError, NoDot, export, has_dot, quote, render, to_dot
+
+needs_dot = pytest.mark.skipif(not has_dot(), reason="Graphviz's dot is not installed")
+
+
+def sample() -> Drawing:
+    return Drawing(
+        (
+            Box("1", "ConvolutionBackward0", group="conv1", category="conv", chips=(Chip("input 1.00 KiB"),)),
+            Box("2", "conv1.weight", "AccumulateGrad", group="conv1", category="conv", shape="leaf", under="1"),
+            Box("fold:loss", "loss", lines=("2 nodes",), category="loss", shape="folded"),
+        ),
+        (Arrow("fold:loss", "1", "4×10", "gradient", 2), Arrow("1", "2", kind="gradient")),
+        (Group("conv1", "conv1", "conv", caption="1.00 KiB"),),
+        "RL",
+        "3 nodes",
+    )
+
+
+def texts(svg: bytes) -> list[str]:
+    root = ElementTree.fromstring(svg)
+    return [element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_the_doctests_hold() -> None:
+    assert doctest.testmod(graphviz_export).failed == 0
+
+
+def test_groups_become_clusters() -> None:
+    dot = to_dot(sample())
+    assert "rankdir=RL" in dot and "subgraph cluster_0" in dot
+    assert dot.index("subgraph") < dot.index("ConvolutionBackward0") < dot.index("  }")
+    assert "×2" in dot
+
+
+@needs_dot
+@pytest.mark.parametrize(
+    "text",
+    ['"', "\\", "end\\", "\\N \\G \\l", "<b>bold</b>", "<table>", "&lt;&amp;&#65;", "node", "digraph", "{a|b}", "[x]",
+     "a -> b", "// no comment", "/* none */", "# 1", "\\\"", "é 漢字 😀", "-1.5", "a;b", "%s", "'"],
+)  # fmt: skip
+def test_a_text_is_shown_as_it_is(text: str) -> None:
+    drawing = Drawing((Box(text, text, group=text),), (Arrow(text, text, text),), (Group(text, text),))
+    assert texts(render(to_dot(drawing), "svg")).count(text) == 3
+
+
+@needs_dot
+@settings(max_examples=40)
+@given(st.lists(st.text(max_size=30), min_size=8, max_size=8, unique=True))
+@example(["\x00", "\ud800", "\r", "\n", "\x7f", "\u2028", "\ufeff", "\t"])
+def test_dot_takes_every_text(words: list[str]) -> None:
+    boxes = tuple(Box(word, word, word[::-1], (word,)) for word in words)
+    drawing = Drawing(boxes, (Arrow(words[0], words[1], words[2]),), (Group(words[3], words[4]),), title=words[5])
+    ElementTree.fromstring(render(to_dot(drawing), "svg"))
+
+
+@given(st.text())
+def test_a_quoted_text_ends_where_it_should(text: str) -> None:
+    inner = quote(text)[1:-1]
+    assert "\n" not in inner and "\0" not in inner
+    assert '"' not in inner.replace("\\\\", "").replace('\\"', "")
+    assert (len(inner) - len(inner.rstrip("\\"))) % 2 == 0
+
+
+@needs_dot
+@pytest.mark.parametrize(("ending", "start"), [("svg", b"<?xml"), ("pdf", b"%PDF"), ("png", b"\x89PNG")])
+def test_dot_draws_all_forms(tmp_path: Path, ending: str, start: bytes) -> None:
+    done = export(sample(), tmp_path / f"graph.{ending}")
+    assert done.by == "dot" and done.path.read_bytes().startswith(start)
+
+
+def test_dot_text_needs_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert export(sample(), tmp_path / "graph.dot").by == "tapedeck"
+    assert (tmp_path / "graph.dot").read_text("utf-8") == to_dot(sample())
+
+
+def test_without_dot_the_painter_draws_and_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    drawn = []
+    done = export(sample(), tmp_path / "graph.svg", lambda drawing, path: drawn.append((drawing, path)))
+    assert done.by == "tapedeck" and drawn == [(sample(), tmp_path / "graph.svg")]
+    with pytest.raises(NoDot, match="apt install graphviz"):
+        export(sample(), tmp_path / "graph.svg")
+    assert graphviz_export.dot_version() is None
+
+
+def test_other_endings_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match=r"\.gif"):
+        export(sample(), tmp_path / "graph.gif")
+
+
+needs_sh = pytest.mark.skipif(os.name == "nt", reason="the stand-in for dot is a shell script")
+
+
+def fake_dot(folder: Path, script: str) -> None:
+    program = folder / "dot"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+
+
+@needs_sh
+def test_a_dot_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_dot(tmp_path, "echo 'Error: no room' >&2; exit 3")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    with pytest.raises(DotFailed, match="code 3: Error: no room"):
+        export(sample(), tmp_path / "graph.svg")
+    assert not (tmp_path / "graph.svg").exists()
+
+
+@needs_sh
+def test_a_dot_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_dot(tmp_path, "exec sleep 60")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    with pytest.raises(DotFailed, match="still drawing"):
+        render(to_dot(sample()), "svg", timeout=0.2)
