@@ -16,7 +16,7 @@ Point = tuple[float, float]
 GRID = 8
 GAP = 104  # between columns: a shape label and 24
 LANE_GAP = 40  # between nodes of one column
-ROW_GAP = 64  # between rows: the gutter of the wire that runs back
+ROW_GAP = 72  # between rows: the gutter of the wire that runs back
 SKIP_ROOM = 48  # above or below a row in which a wire goes past nodes on that side
 ROW_WIDTH = 1080
 

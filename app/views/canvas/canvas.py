@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import QPainter, QPaintEvent, QPixmapCache, QResizeEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.builder import edits
 from app.builder.analysis import Analysis
 from app.builder.arrange import GRID
 from app.builder.catalog import Catalog
-from app.builder.graph import Edge
-from app.builder.problems import Problem
 from app.document import Document
 from app.project import Project
 from app.views import theme
 from app.views.canvas import actions, walking
+from app.views.canvas.callouts import Callouts
 from app.views.canvas.commands import Commands
-from app.views.canvas.faces import Pin
+from app.views.canvas.finder import Finder
 from app.views.canvas.menus import menu_for
 from app.views.canvas.minimap import Minimap
-from app.views.canvas.overlays import Breadcrumb, Callout, Legend, Scales, Word, ZoomControl
+from app.views.canvas.overlays import EDGE, Breadcrumb, Callout, Legend, Scales, Word, ZoomControl, arrange_overlays
 from app.views.canvas.painter import forget_fonts
 from app.views.canvas.rename import RenameField
 from app.views.canvas.scene import CanvasScene, Hit
@@ -31,9 +29,7 @@ from app.views.canvas.view import CanvasView
 from app.views.selection import Selection
 from app.views.widgets.empty import EmptyState
 
-EDGE = 12
 SAID_FOR = 6000
-CALLOUT_FROM = 0.6  # under this zoom the callout shows only for a node that is selected or pointed at
 CACHE_KILOBYTES = 64 * 1024
 
 
@@ -55,11 +51,8 @@ class Canvas(QWidget):
         self.scene = CanvasScene(catalog, self)
         self.commands = Commands(document, selection, catalog, self.scene, self)
         self.view = CanvasView(self.scene, self.commands, selection, self)
-        self._put: Callable[[str], object] = self.add_op
         self._framed = False
         self._ring = False
-        self._hidden: Problem | None = None
-        self._told: str | None = None
         self._running = False
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -87,6 +80,8 @@ class Canvas(QWidget):
         self.rename_field = RenameField(self)
         self.word = Word(self)
         hint = "Drag a layer here, or press Tab to search."
+        self.callouts = Callouts(self)
+        self.finder = Finder(self)
         self.empty = EmptyState("add", "Nothing on the canvas yet", hint, "Open the digits example", self)
 
     def _make_actions(self) -> dict:
@@ -134,8 +129,8 @@ class Canvas(QWidget):
         view.zoomed.connect(self.zoom_control.set_zoom)
         view.moved.connect(self._moved)
         view.refusal.connect(self._refuse)
-        view.search_wanted.connect(self._search_at)
-        view.loose_end.connect(self._search_loose)
+        view.search_wanted.connect(self.finder.at)
+        view.loose_end.connect(self.finder.for_loose_end)
         view.open_wanted.connect(self.editRequested)
         view.menu_wanted.connect(self._menu)
         view.dragging.connect(self._dragging)
@@ -146,8 +141,6 @@ class Canvas(QWidget):
         self.zoom_control.all.clicked.connect(self.frame_all)
         self.minimap.wanted.connect(view.show_point)
         self.callout.cure_wanted.connect(self.cureRequested)
-        self.callout.dismissed.connect(self._dismiss)
-        self.search.chosen.connect(self._chosen)
         self.search.closed.connect(self._back_to_view)
         self.rename_field.renamed.connect(self.renameRequested)
         self.rename_field.closed.connect(self._back_to_view)
@@ -164,7 +157,7 @@ class Canvas(QWidget):
         """Show shapes, parameter counts and problems."""
         self.scene.set_analysis(analysis)
         self._show_widths()
-        self._show_callout()
+        self.callouts.show()
 
     def set_gradients(self, norms: Mapping[str, Sequence[float]], low: float, high: float) -> None:
         """Show gradient norms on the nodes, oldest first, coloured on a log scale from `low` to `high`.
@@ -176,7 +169,7 @@ class Canvas(QWidget):
             self.scales.show_heat(low, high)
         else:
             self.scales.hide_heat()
-        self._arrange_overlays()
+        arrange_overlays(self)
 
     def set_running(self, running: bool) -> None:
         """While a run goes on, wires are as wide as what one sample puts on them. Editing goes on as before."""
@@ -186,7 +179,7 @@ class Canvas(QWidget):
 
     def _show_widths(self) -> None:
         self.scales.show_widths(self.scene.largest_count() if self._running else None)
-        self._arrange_overlays()
+        arrange_overlays(self)
 
     def set_active(self, nodes: Iterable[str]) -> None:
         """Ring the nodes that run at this moment."""
@@ -238,7 +231,7 @@ class Canvas(QWidget):
         """Search a layer to add, at the pointer if it is over the canvas."""
         spot = self.view.mapFromGlobal(self.cursor().pos())
         inside = self.view.viewport().rect().contains(spot) and self.underMouse()
-        self._search_at(self.view.mapToScene(spot) if inside else self.view.visible_area().center(), pointed=inside)
+        self.finder.at(self.view.mapToScene(spot) if inside else self.view.visible_area().center(), inside)
 
     def rename_selected(self) -> None:
         """Edit the name of the selected node where it stands."""
@@ -248,7 +241,7 @@ class Canvas(QWidget):
             return
         self.reveal([node])
         body = self.scene.nodes[node].body
-        area = self._on_canvas(QRectF(body.left(), body.top() + 2, body.width(), 26))
+        area = self.on_canvas(QRectF(body.left(), body.top() + 2, body.width(), 26))
         self.rename_field.open_over(node, self.scene.graph.nodes[node].name, area)
 
     def cancel(self) -> None:
@@ -290,13 +283,13 @@ class Canvas(QWidget):
         if origin is not self:
             self.scene.select_wires(())
             self.reveal(ids)
-        self._show_callout()
+        self.callouts.show()
         self._enable()
 
     def _hovered(self, node: str | None) -> None:
         if not self.view.busy:
             self.scene.set_hovered(node, self.scene.hovered_wire if node is None else None)
-        self._show_callout(node)
+        self.callouts.show(node)
 
     def _retheme(self) -> None:
         forget_fonts()
@@ -312,7 +305,7 @@ class Canvas(QWidget):
         self.empty.setVisible(not some)
         self.minimap.setVisible(some)
         self.zoom_control.setVisible(some)
-        self._show_callout()
+        self.callouts.show()
         self._enable()
 
     def _enable(self) -> None:
@@ -323,56 +316,10 @@ class Canvas(QWidget):
         for key in ("rename", "edit"):
             self.actions[key].setEnabled(one)
 
-    # --- Search
-
-    def _search_at(self, point: QPointF, pointed: bool = True) -> None:
-        def put(op: str) -> None:
-            if self.selection.single in self.scene.nodes:
-                self.add_op(op)
-            else:
-                self.commands.add_at(op, point if pointed else self.scene.free_spot(op, point))
-
-        self._open_search(point, put)
-
-    def _search_loose(self, node: str, from_output: bool, pin: Pin, point: QPointF) -> None:
-        """For the loose end of a wire: what fits there."""
-        graph, commands = self.scene.graph, self.commands
-        if from_output:
-            only = edits.fitting_after(graph, self.catalog, node, pin.index)
-        else:
-            only = edits.fitting_before(graph, self.catalog, node, pin.port)
-
-        def put(op: str) -> None:
-            if from_output:
-                commands.add_after(op, node, pin.index, point)
-            else:
-                commands.add_before(op, node, pin.port, point)
-
-        side = "behind" if from_output else "before"
-        self._open_search(point, put, only, f"Enter adds and connects {side} {graph.nodes[node].name}")
-
-    def search_on(self, wire: Edge, point: QPointF) -> None:
-        """Search a layer to put on a wire."""
-        graph = self.scene.graph
-        after = edits.fitting_after(graph, self.catalog, wire.source, wire.output)
-        before = edits.fitting_before(graph, self.catalog, wire.target, wire.port)
-        only = [op for op in after if op in before]
-        hint = f"Enter inserts before {graph.nodes[wire.target].name}"
-        self._open_search(point, lambda op: self.commands.insert(op, wire, point), only, hint)
-
-    def _open_search(
-        self, point: QPointF, put: Callable[[str], object], only: Iterable[str] | None = None, hint: str = ""
-    ) -> None:
-        self._put = put
-        self.search.open_at(self.view.mapTo(self, self.view.mapFromScene(point)), only, hint)
-
-    def _chosen(self, op: str) -> None:
-        self._put(op)
+    # --- Keys and menus
 
     def _back_to_view(self) -> None:
         self.view.setFocus()
-
-    # --- Keys
 
     def _edit(self) -> None:
         if self.selection.single is not None:
@@ -403,56 +350,20 @@ class Canvas(QWidget):
     def _refuse(self, text: str, position: QPoint) -> None:
         self.word.say(text, self.view.mapTo(self, position) + QPoint(16, 14))
 
-    def _dismiss(self, problem: Problem) -> None:
-        self._hidden = problem
-        self._show_callout()
-        self.view.setFocus()
-
-    def _show_callout(self, hovered: str | None = None) -> None:
-        """The callout of the selected node, else of the one pointed at, else of the first that has an error."""
-        problems = self.scene.problems
-        errors = [node for node, found in problems.items() if found[0].severity == "error" and node in self.scene.nodes]
-        chosen = self.selection.single
-        if chosen not in problems or chosen not in self.scene.nodes:
-            chosen = hovered if hovered in problems and hovered in self.scene.nodes else None
-        if chosen is None and self._told in errors:
-            chosen = self._told
-        far = self.view.zoom < CALLOUT_FROM
-        if chosen is None and errors and not far:
-            chosen = errors[0]
-        self._told = chosen
-        problem = problems[chosen][0] if chosen is not None else None
-        if problem is None or problem == self._hidden or self.view.busy:
-            self.callout.hide()
-            return
-        self.callout.set_problem(problem)
-        self._place_callout()
-
-    def _place_callout(self) -> None:
-        node = self.scene.nodes.get(self._told) if self._told is not None else None
-        if node is None or self.callout.problem is None:
-            return
-        foot = self._on_canvas(node.body)
-        inside = QRectF(self.rect()).intersects(foot)
-        self.callout.point_at(QPointF(foot.center().x(), foot.bottom()))
-        self.callout.setVisible(inside and self.callout.problem != self._hidden and not self.view.busy)
-        if self.callout.isVisible():
-            self.callout.stackUnder(self.search)
-
-    def _on_canvas(self, area: QRectF) -> QRectF:
+    def on_canvas(self, area: QRectF) -> QRectF:
         """An area of the scene in this widget's pixels."""
         seen = self.view.viewportTransform().mapRect(area)
         return seen.translated(QPointF(self.view.mapTo(self, QPoint(0, 0))))
 
     def _moved(self) -> None:
         self.minimap.set_seen(self.view.visible_area())
-        self._place_callout()
+        self.callouts.place()
 
     def _dragging(self, on: bool) -> None:
         if on:
             self.callout.hide()
         else:
-            QTimer.singleShot(0, self, self._show_callout)
+            QTimer.singleShot(0, self, self.callouts.show)
 
     def _show_ring(self, on: bool) -> None:
         self._ring = on
@@ -465,28 +376,12 @@ class Canvas(QWidget):
         painter.fillRect(self.rect(), theme.current().accent if self._ring else theme.current().canvas)
         painter.end()
 
-    def _arrange_overlays(self) -> None:
-        width, height = self.width(), self.height()
-        self.breadcrumb.move(EDGE, 10)
-        self.scales.adjustSize()
-        shown = not self.scales.heat.isHidden() or not self.scales.widths.isHidden()
-        self.scales.setVisible(shown)
-        self.legend.setVisible(not shown)
-        self.legend.move(width - EDGE - self.legend.width() + 8, 10)
-        self.scales.move(width - EDGE - self.scales.width(), 13)
-        self.minimap.move(width - EDGE - self.minimap.width(), height - EDGE - self.minimap.height())
-        self.zoom_control.adjustSize()
-        self.zoom_control.move(
-            self.minimap.x() - 8 - self.zoom_control.width(), height - EDGE - self.zoom_control.height()
-        )
-        self.empty.setGeometry((width - 360) // 2, (height - 260) // 2, 360, 260)
-
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._arrange_overlays()
+        arrange_overlays(self)
         self._moved()
 
     def showEvent(self, event) -> None:
         super().showEvent(event)
-        self._arrange_overlays()
+        arrange_overlays(self)
         QTimer.singleShot(0, self, self._frame_once)

@@ -57,7 +57,7 @@ class Commands(QObject):
         try:
             project = make()
         except ConnectError as error:
-            self.said.emit(sentence(str(error)))
+            self.said.emit(str(error))
             return False
         self._document.apply(text, project, merge)
         return True
@@ -67,7 +67,7 @@ class Commands(QObject):
         try:
             project, new = make()
         except ConnectError as error:
-            self.said.emit(sentence(str(error)))
+            self.said.emit(str(error))
             return None
         self._document.apply(text, project)
         self.select([new])
@@ -252,11 +252,6 @@ class Commands(QObject):
 
     def select_all(self) -> None:
         self.select(self._scene.graph.nodes)
-
-
-def sentence(text: str) -> str:
-    """A clause as a sentence of its own."""
-    return text[:1].upper() + text[1:]
 
 
 def _count(number: int, thing: str) -> str:

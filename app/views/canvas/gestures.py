@@ -13,7 +13,6 @@ from PySide6.QtCore import QPoint, QPointF, QRectF, Qt
 from app.builder import rules
 from app.builder.graph import Edge
 from app.views.canvas import passing
-from app.views.canvas.commands import sentence
 from app.views.canvas.geometry import GRID, PORT_REACH, snapped
 from app.views.canvas.node_item import NodeItem
 from app.views.canvas.painter import FITS, REFUSES
@@ -192,7 +191,7 @@ class DrawWire(Gesture):
         refusal = "" if target is None else self._refusal(target)
         self._mark(node, target, refusal)
         self._wire.set_end(self._end(target, point), bool(target) and not refusal, bool(refusal))
-        self.view.refusal.emit(sentence(refusal), self.view.mapFromScene(point))
+        self.view.refusal.emit(refusal, self.view.mapFromScene(point))
 
     def _end(self, target: tuple[str, bool, int] | None, point: QPointF) -> QPointF:
         if target is None:
@@ -268,7 +267,7 @@ class DrawWire(Gesture):
                 self._let_go(point)
             return
         if refusal:
-            self.commands.said.emit(sentence(refusal))
+            self.commands.said.emit(refusal)
             return
         source, output, end, port = self._ends(target)
         if self._detached is not None:

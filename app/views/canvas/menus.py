@@ -29,7 +29,7 @@ def menu_for(canvas: Canvas, hit: Hit, spot: QPoint) -> QMenu:
         cut = QAction(icons.icon("cut"), "Cut Wire", menu)
         cut.triggered.connect(lambda: canvas.commands.cut_wire(wire))
         insert = QAction(icons.icon("add"), "Insert Layer…", menu)
-        insert.triggered.connect(lambda: canvas.search_on(wire, point))
+        insert.triggered.connect(lambda: canvas.finder.for_wire(wire, point))
         menu.addActions([insert, cut])
         return menu
     if hit.node is not None and hit.node not in canvas.selection.ids:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QPainterPath, QPaintEvent, QPen
@@ -17,6 +18,10 @@ from app.views.widgets.button import Button, icon_button
 from app.views.widgets.heatbar import HeatBar
 from app.views.widgets.painting import Glyph, TextLine, announce, at_least, box, label, start
 
+if TYPE_CHECKING:
+    from app.views.canvas.canvas import Canvas
+
+EDGE = 12
 KINDS = (("Tensor", "tensor"), ("Number", "number"), ("Tuple", "tuple"))
 
 
@@ -297,3 +302,20 @@ class Word(QLabel):
         self.raise_()
         if milliseconds:
             self._timer.start(milliseconds)
+
+
+def arrange_overlays(canvas: Canvas) -> None:
+    """Put what lies over the canvas into its corners."""
+    width, height = canvas.width(), canvas.height()
+    scales, legend, minimap, zoom = canvas.scales, canvas.legend, canvas.minimap, canvas.zoom_control
+    canvas.breadcrumb.move(EDGE, 10)
+    scales.adjustSize()
+    shown = not scales.heat.isHidden() or not scales.widths.isHidden()
+    scales.setVisible(shown)
+    legend.setVisible(not shown)
+    legend.move(width - EDGE - legend.width() + 8, 10)
+    scales.move(width - EDGE - scales.width(), 13)
+    minimap.move(width - EDGE - minimap.width(), height - EDGE - minimap.height())
+    zoom.adjustSize()
+    zoom.move(minimap.x() - 8 - zoom.width(), height - EDGE - zoom.height())
+    canvas.empty.setGeometry((width - 360) // 2, (height - 260) // 2, 360, 260)

@@ -183,14 +183,17 @@ def _gaps(top: float, bottom: float, rects: list[QRectF]) -> list[tuple[float, f
 def rounded(corners: list[QPointF], radius: float) -> QPainterPath:
     """A path of upright and level lines with round corners, smaller where a line is short."""
     path = QPainterPath(corners[0])
-    for before, corner, after in zip(corners, corners[1:], corners[2:], strict=False):
-        into, out = corner - before, after - corner
-        reach = min(radius, _length(into) / 2, _length(out) / 2)
-        if reach <= 0:
-            continue
-        path.lineTo(corner - into * (reach / _length(into)))
-        path.quadTo(corner, corner + out * (reach / _length(out)))
-    path.lineTo(corners[-1])
+    last = len(corners) - 1
+    for i in range(1, last):
+        into, out = corners[i] - corners[i - 1], corners[i + 1] - corners[i]
+        # A line between two corners has to do for both of them, one at an end for one.
+        room_before = _length(into) if i == 1 else _length(into) / 2
+        room_after = _length(out) if i == last - 1 else _length(out) / 2
+        reach = min(radius, room_before, room_after)
+        if reach > 0:
+            path.lineTo(corners[i] - into * (reach / _length(into)))
+            path.quadTo(corners[i], corners[i] + out * (reach / _length(out)))
+    path.lineTo(corners[last])
     return path
 
 

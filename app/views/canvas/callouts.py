@@ -1,0 +1,65 @@
+"""Which problem the callout tells: one at a time, so that callouts do not cover each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QPointF, QRectF
+
+from app.builder.problems import Problem
+
+if TYPE_CHECKING:
+    from app.views.canvas.canvas import Canvas
+
+NEAR = 0.6  # under this zoom the callout shows only for a node that is selected or pointed at
+
+
+class Callouts:
+    """Keeps the canvas's callout at the node whose problem is told."""
+
+    def __init__(self, canvas: Canvas) -> None:
+        self._canvas = canvas
+        self._hidden: Problem | None = None
+        self._told: str | None = None
+        canvas.callout.dismissed.connect(self._dismiss)
+
+    def show(self, hovered: str | None = None) -> None:
+        """The problem of the selected node, else of the one pointed at, else of the first that has an error."""
+        canvas = self._canvas
+        self._told = self._choose(hovered)
+        problem = canvas.scene.problems[self._told][0] if self._told is not None else None
+        if problem is None or problem == self._hidden or canvas.view.busy:
+            canvas.callout.hide()
+            return
+        canvas.callout.set_problem(problem)
+        self.place()
+
+    def _choose(self, hovered: str | None) -> str | None:
+        scene = self._canvas.scene
+        told = {node: found for node, found in scene.problems.items() if node in scene.nodes}
+        errors = [node for node, found in told.items() if found[0].severity == "error"]
+        for node in (self._canvas.selection.single, hovered):
+            if node in told:
+                return node
+        if self._told in errors:  # stays while the pointer goes to the button
+            return self._told
+        return errors[0] if errors and self._canvas.view.zoom >= NEAR else None
+
+    def place(self) -> None:
+        """Under its node, wherever that is now; not at all while the node is out of sight."""
+        canvas, callout = self._canvas, self._canvas.callout
+        node = canvas.scene.nodes.get(self._told) if self._told is not None else None
+        if node is None or callout.problem is None:
+            callout.hide()
+            return
+        foot = canvas.on_canvas(node.body)
+        callout.point_at(QPointF(foot.center().x(), foot.bottom()))
+        inside = QRectF(canvas.rect()).intersects(foot)
+        callout.setVisible(inside and callout.problem != self._hidden and not canvas.view.busy)
+        if callout.isVisible():
+            callout.stackUnder(canvas.search)
+
+    def _dismiss(self, problem: Problem) -> None:
+        self._hidden = problem
+        self.show()
+        self._canvas.view.setFocus()
