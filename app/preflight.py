@@ -5,7 +5,8 @@ The builder knows shapes, the data know theirs, the loss knows what it wants; th
 
 from __future__ import annotations
 
-from app.builder.analysis import Analysis
+from typing import TYPE_CHECKING
+
 from app.builder.graph import Graph
 from app.builder.literals import DType
 from app.builder.problems import Cure, Problem, SetParam
@@ -14,6 +15,9 @@ from app.data.sources import SOURCES, SourceSpec
 from app.project import Project
 from app.training.choices import LOSSES, OPTIMIZERS
 from app.training.job import Job
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
 
 
 def problems(project: Project, analysis: Analysis) -> tuple[Problem, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Qt
 
 from app.project import Project
+from app.views.dialogs.download import DownloadDialog
 from app.views.palette import summaries
 from app.views.training.gradients import GradientOverlay
 
@@ -130,6 +131,7 @@ class Links(QObject):
         device = window.document.project.training.device
         window.toolbar.set_devices(torch.devices, device)
         window.training_form.set_devices(torch.devices)
+        window.inspector.set_torch_loaded()
         window.background.ask(
             "summaries", summaries, tuple(window.catalog), on_answer=window.palette_view.set_summaries
         )
@@ -171,6 +173,9 @@ class Links(QObject):
         window.runs.runRequested.connect(control.run)
         window.runs.runChosen.connect(window.curves.set_run)
         control.blocked_changed.connect(self._blocked)
+        control.download_wanted.connect(self._download)
+        window.training_form.set_data_root(window.settings.data_folder)
+        window.training_form.download_requested.connect(self._download)
         control.started.connect(self._run_started)
         control.moved_on.connect(self._moved_on)
         session.stateChanged.connect(self._run_state)
@@ -185,6 +190,13 @@ class Links(QObject):
         if not session.active:
             errors = bool(self._window.live.errors)
             deck.set_blocked(reason, "error" if errors else "", "error" if errors else "text2")
+
+    def _download(self, source: str) -> None:
+        """Ask before anything is fetched; the dialog says how much and from where."""
+        window = self._window
+        dialog = DownloadDialog(source, window.settings.data_folder, window)
+        dialog.downloaded.connect(lambda _source: window.training_form.refresh_data())
+        dialog.open()
 
     def _moved_on(self, moved: bool) -> None:
         """The drawing is no longer the one that is being trained."""
