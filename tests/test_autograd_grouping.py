@@ -103,7 +103,8 @@ def test_without_groups_every_operation_stands_for_itself() -> None:
 
 def test_the_line_above_the_picture() -> None:
     tape = small_tape()
-    assert summary(tape) == f"{len(tape.nodes)} nodes · loss {tape.loss:.4g} · {bytes_text(tape.held)} held for backward"
+    held = bytes_text(tape.held)
+    assert summary(tape) == f"{len(tape.nodes)} nodes · loss {tape.loss:.4g} · {held} held for backward"
 
 
 @pytest.mark.parametrize("layers", [3, 60])

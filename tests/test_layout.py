@@ -114,7 +114,8 @@ def test_a_chain_reads_like_lines_of_text() -> None:
         rows.setdefault(rect.y, []).append(int(key))
     assert len(rows) > 2
     assert [number for _, row in sorted(rows.items()) for number in row] == list(range(12))
-    assert all(layout.boxes[str(a)].x < layout.boxes[str(b)].x for row in rows.values() for a, b in itertools.pairwise(row))
+    left = {int(key): rect.x for key, rect in layout.boxes.items()}
+    assert all(left[a] < left[b] for row in rows.values() for a, b in itertools.pairwise(row))
 
 
 def test_gradients_run_from_right_to_left() -> None:

@@ -93,6 +93,18 @@ def test_the_head_line_says_what_is_shown(room) -> None:
     assert "held for backward" in said(room.head)
 
 
+def test_the_head_line_fits_a_narrow_window(room, qtbot) -> None:
+    room.set_tape(small_tape())
+    for width in (1300, 900, 700, 520):
+        room.resize(width, 700)
+        qtbot.waitUntil(lambda width=width: room.head.width() == width)
+        shown = [w for w in room.head.findChildren(QWidget) if w.isVisible() and w.parent() is room.head]
+        assert all(w.geometry().right() <= width for w in shown)
+        for one, other in zip(sorted(shown, key=QWidget.x), sorted(shown, key=QWidget.x)[1:], strict=False):
+            assert one.geometry().right() <= other.x()
+        assert room.head.grouping.isVisible() and room.head.capture.isVisible() and room.head.export.isVisible()
+
+
 # -- folding -----------------------------------------------------------------------------------------------------------
 
 
@@ -107,6 +119,16 @@ def test_the_chevron_folds_and_unfolds_under_the_pointer(room, qtbot) -> None:
     assert part is not None and part.key == "fold:node:n1", "the header stays under the pointer"
     QTest.mouseClick(room.view.viewport(), LEFT, pos=spot)
     assert "node:n1" in room.scene.groups and "fold:node:n1" not in room.scene.boxes
+
+
+def test_folding_leaves_what_fits_in_sight(room) -> None:
+    room.set_tape(small_tape())
+    for key in ("node:n1", "loss", "node:n5", "node:n1"):
+        room.toggle(key)
+        seen = room.view.mapToScene(room.view.viewport().rect()).boundingRect()
+        whole = room.scene.itemsBoundingRect()
+        part = seen.intersected(whole)
+        assert part.width() * part.height() >= 0.8 * whole.width() * whole.height()
 
 
 def test_enter_folds_the_layer_of_the_selected_operation(room) -> None:

@@ -20,9 +20,8 @@ HEADER = 22.0
 PAD = 10.0
 HANG_DOWN = 16.0
 HANG_APART = 8.0
-# Width to height of a page, with what rows of unequal boxes waste; and the width up to which nothing is cut.
-ASPECT = 2.6
-LEAST_ROW = 1100.0
+PAGE = (1100.0, 650.0)
+WASTE = 1.5
 _LINE = 17.0
 _CHARACTER = 7.0
 # An end of a stretch of an arrow that lies on the edge of the group.
@@ -77,15 +76,19 @@ class Layout:
 
 
 def arrange(
-    drawing: Drawing, sizes: Sizes | None = None, width: float | None = None, spacing: Spacing | None = None
+    drawing: Drawing,
+    sizes: Sizes | None = None,
+    width: float | None = None,
+    spacing: Spacing | None = None,
+    page: tuple[float, float] = PAGE,
 ) -> Layout:
-    """Lay a drawing out in rows of at most `width` pixels; None takes a width that makes a landscape page.
+    """Lay a drawing out in rows of at most `width` pixels; None takes one that fills a `page`'s form.
 
     `sizes` are those that the painter measured; without them they are estimated from the texts' lengths.
     """
     if not drawing.boxes:
         return Layout({}, {}, (), (), 0.0, 0.0)
-    return _Arranger(drawing, sizes or estimated_sizes(drawing), width, spacing or Spacing()).run()
+    return _Arranger(drawing, sizes or estimated_sizes(drawing), width, spacing or Spacing(), page).run()
 
 
 def estimated_sizes(drawing: Drawing) -> Sizes:
@@ -103,10 +106,13 @@ def estimated_sizes(drawing: Drawing) -> Sizes:
     )
 
 
-def landscape_width(sizes: Iterable[tuple[float, float]], spacing: Spacing) -> float:
-    """A row width at which boxes of these sizes fill a landscape page: the room of a box is its own and its gaps'."""
+def row_width(sizes: Iterable[tuple[float, float]], spacing: Spacing, page: tuple[float, float]) -> float:
+    """A row width at which boxes of these sizes fill a page of this form; at least the page's own width.
+
+    The room of a box is its own and that of the gaps around it, and rows of unequal boxes waste some.
+    """
     area = sum((w + 1.6 * spacing.column) * (h + spacing.band) for w, h in sizes)
-    return max(LEAST_ROW, math.sqrt(area * ASPECT))
+    return max(page[0], math.sqrt(area * WASTE * page[0] / page[1]))
 
 
 @dataclass
@@ -121,9 +127,9 @@ class _Piece:
 class _Arranger:
     """The state of one call of `arrange`."""
 
-    def __init__(self, drawing: Drawing, sizes: Sizes, width: float | None, spacing: Spacing) -> None:
+    def __init__(self, drawing: Drawing, sizes: Sizes, width: float | None, spacing: Spacing, page: Point) -> None:
         self.drawing, self.sizes, self.spacing = drawing, sizes, spacing
-        self.limit = width
+        self.limit, self.page = width, page
         self.boxes = {box.id: box for box in drawing.boxes}
         self.place_in_drawing = {box.id: number for number, box in enumerate(drawing.boxes)}
         self.parents = {group.id: group.parent for group in drawing.groups}
@@ -253,7 +259,7 @@ class _Arranger:
             head = door("last", left, tail_dy) if right == DOOR else index[right]
             label = 0.0 if DOOR in (left, right) else self.sizes.labels.get(self.drawing.arrows[number].label, 0.0)
             made.append(Link(tail, head, tail_dy, head_dy, label))
-        limit = landscape_width([(v.width, v.height) for v in vertices], self.spacing)
+        limit = row_width([(v.width, v.height) for v in vertices], self.spacing, self.page)
         if self.limit is not None:
             limit = self.limit if group is None else 0.8 * self.limit
         placed = place(vertices, made, limit, self.spacing)
@@ -349,7 +355,8 @@ def _plus(a: Point, b: Point) -> Point:
 
 def _down(above: Rect, below: Rect) -> tuple[Point, ...]:
     """From the lower edge of a box to the upper edge of one that hangs under it, upright where that is possible."""
-    x = min(max(below.center[0], above.x + 8), above.right - 8)
+    inset = min(8.0, above.width / 2)
+    x = min(max(below.center[0], above.x + inset), above.right - inset)
     return (x, above.bottom), (below.center[0], below.y)
 
 

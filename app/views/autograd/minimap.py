@@ -7,6 +7,7 @@ from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QPixmap
 from PySide6.QtWidgets import QWidget
 
 from app.views.autograd.items import BoxItem, GroupItem
+from app.views.autograd.scene import MARGIN as SLACK
 from app.views.autograd.view import TapeView
 from app.views.theme import current, faded, manager, mix
 from app.views.widgets.painting import box, start
@@ -70,7 +71,8 @@ class Minimap(QWidget):
 
     def _follow(self) -> None:
         area = self._view.scene().sceneRect()
-        self.setVisible(not area.isEmpty() and not self._seen().adjusted(-1, -1, 1, 1).contains(area))
+        all_seen = self._seen().adjusted(-1, -1, 1, 1).contains(area.adjusted(SLACK, SLACK, -SLACK, -SLACK))
+        self.setVisible(not area.isEmpty() and not all_seen)
         self.move(self._view.width() - WIDTH - MARGIN, self._view.height() - HEIGHT - MARGIN)
         self.update()
 

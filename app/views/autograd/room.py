@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPoint, QRectF, QSize, Signal
-from PySide6.QtGui import QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtCore import QPoint, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QLayout, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
 
 from app.autograd.drawing import draw, summary
 from app.autograd.grouping import LayerGroup, fold, group_by_layer, opened
@@ -22,6 +22,8 @@ from app.views.widgets.painting import Line, TextLine, at_least, box, label, sta
 from app.views.widgets.segmented import Segmented
 
 EMPTY, BUSY, GRAPH = range(3)
+# A small graph is laid out to fill the window as it is now, less what surrounds it.
+PAGE_MARGIN = 110
 BUSY_HINT = "torch builds the graph while the net computes."
 
 
@@ -45,6 +47,7 @@ class AutogradRoom(QWidget):
         self._groups: tuple[LayerGroup, ...] = ()
         self._unfolded: frozenset[str] = frozenset()
         self._quiet = False
+        self._row: float | None = None
         self.scene = TapeScene(self)
         self.view = TapeView(self.scene)
         self.minimap = Minimap(self.view)
@@ -148,14 +151,18 @@ class AutogradRoom(QWidget):
         """The `Drawing` as it stands, or None."""
         return self.scene.drawing if self._tape is not None else None
 
-    def _redraw(self) -> None:
+    def _redraw(self, same_rows: bool = False) -> None:
+        """Draw the tape as it is folded; with `same_rows` boxes stay near where they were."""
         assert self._tape is not None
         grouped = self.head.grouping.value() == "layer"
         unfolded = self._unfolded if grouped else frozenset(group.key for group in self._groups)
         self.head.set_busy(False)
         self.head.fold_all.setEnabled(grouped)
         self.head.set_folded(not self._unfolded)
-        self.scene.show_drawing(draw(self._tape, fold(self._tape, self._groups, unfolded), grouped=grouped))
+        drawing = draw(self._tape, fold(self._tape, self._groups, unfolded), grouped=grouped)
+        room = self.view.viewport().size()
+        page = (min(max(room.width() - PAGE_MARGIN, 640), 1500), max(room.height() - PAGE_MARGIN, 360))
+        self._row = self.scene.show_drawing(drawing, page, self._row if same_rows else None)
         self.minimap.rebuild()
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -166,17 +173,18 @@ class AutogradRoom(QWidget):
     # -- gestures ------------------------------------------------------------------------------------------------------
 
     def toggle(self, key: str) -> None:
-        """Open or close a group; its header stays where it was in the window."""
+        """Open or close a group; its header stays where it was in the window, as far as all else stays in sight."""
         if self._tape is None or self.head.grouping.value() != "layer":
             return
         before = self._corner(key)
         self._unfolded = self._unfolded ^ {key}
         self._quiet = True
-        self._redraw()
+        self._redraw(same_rows=True)
         self._quiet = False
         after = self._corner(key)
         if before is not None and after is not None:
             self.view.scroll_by(after - before)
+        self.view.show_if_it_fits()
         self.scene.choose(key if key in self.scene.groups else f"fold:{key}")
         self.view.setFocus()
 
@@ -253,22 +261,56 @@ class _Head(QWidget):
         layout.setContentsMargins(12, 5, 10, 5)
         layout.setSpacing(8)
         layout.addWidget(self.root)
-        layout.addWidget(self.summary)
-        layout.addStretch(1)
-        layout.addWidget(Legend())
-        layout.addSpacing(6)
-        layout.addWidget(label("Group by", "label", "text3"))
+        layout.addWidget(self.summary, 1)
+        legend, group_by = Legend(), label("Group by", "label", "text3")
+        layout.addWidget(legend)
+        layout.addWidget(group_by)
         layout.addWidget(self.grouping)
         layout.addWidget(self.fold_all)
         layout.addWidget(self.mode)
         layout.addWidget(self.capture)
         layout.addWidget(self.export)
         layout.addWidget(self.frame)
+        # The window may be narrower than all of this: the least important goes first, the summary is cut.
+        layout.setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)
+        self.setMinimumWidth(1)
+        self.summary.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self._text = ""
+        self._spare = (legend, group_by, self.root, self.fold_all, self.mode)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def _fit(self) -> None:
+        """Hide what there is no room for."""
+        metrics = self.summary.fontMetrics()
+        layout = self.layout()
+        widgets = [layout.itemAt(place).widget() for place in range(layout.count())]
+        others = [widget for widget in widgets if widget is not None and widget is not self.summary]
+        hidden: set[QWidget] = set()
+        wanted = metrics.horizontalAdvance(self._text) + 8
+
+        def needed() -> int:
+            shown = [widget.sizeHint().width() for widget in others if widget not in hidden]
+            return sum(shown) + layout.spacing() * (len(shown) + 1) + 22 + wanted
+
+        for widget in self._spare:
+            if needed() <= self.width():
+                break
+            hidden.add(widget)
+        for widget in self._spare:
+            widget.setVisible(widget not in hidden)
+        room = self.width() - needed() + wanted - 4
+        self.summary.setText(metrics.elidedText(self._text, Qt.TextElideMode.ElideRight, max(room, 0)))
+        layout.activate()
 
     def set_summary(self, text: str, tape: Tape) -> None:
         self.root.setText("loss.grad_fn" if tape.loss is not None else "output.grad_fn")
-        self.summary.setText(text)
+        self._text = text
+        self.summary.setToolTip(text)
         self.setAccessibleName(text)
+        self._fit()
 
     def set_busy(self, busy: bool) -> None:
         self.capture.setEnabled(not busy)

@@ -40,14 +40,17 @@ class TapeScene(QGraphicsScene):
         self.setItemIndexMethod(QGraphicsScene.ItemIndexMethod.BspTreeIndex)
         manager().changed.connect(self.update)
 
-    def show_drawing(self, drawing: Drawing, width: float | None = None) -> None:
-        """Lay a drawing out in rows of `width` and put it in place of the old one; what is selected stays if it can."""
+    def show_drawing(self, drawing: Drawing, page: tuple[float, float], row: float | None = None) -> float:
+        """Lay a drawing out in the form of `page`, in place of the old one; what is selected stays if it can.
+
+        `row` asks for rows of a given width instead; returns the width that a row has now.
+        """
         current = self._current
         self.clear()
         self.boxes, self.groups, self.arrows, self._labels, self._touching = {}, {}, [], [], {}
         self.drawing, self._hover, self._current = drawing, None, ""
         box_faces, group_faces, _, sizes = measure(drawing)
-        layout = arrange(drawing, sizes, width)
+        layout = arrange(drawing, sizes, row, page=page)
         for key, face in group_faces.items():
             if key in layout.groups:
                 self.groups[key] = GroupItem(face, layout.groups[key])
@@ -73,6 +76,7 @@ class TapeScene(QGraphicsScene):
         self.set_linked(self._linked)
         if self.part(current) is not None:
             self.choose(current)
+        return max(layout.width, page[0])
 
     def part(self, key: str) -> BoxItem | GroupItem | None:
         """The box or the open group of this key; a closed group is found by its group's key too."""

@@ -15,6 +15,7 @@ from app.views.theme import current, manager
 LEAST, MOST = 0.04, 3.0
 STEP = 1.0015
 DOTS = 24.0
+HIDDEN = 0.2
 _KEYS = {
     Qt.Key.Key_Left: "left",
     Qt.Key.Key_Right: "right",
@@ -88,9 +89,21 @@ class TapeView(QGraphicsView):
         seen = self.mapToScene(self.viewport().rect()).boundingRect()
         if not seen.contains(area):
             self._widen()
-            self.ensureVisible(area, 40, 40)
+            self.ensureVisible(area, 8, 8)
             self._framed = False
             self._tell()
+
+    def show_if_it_fits(self) -> None:
+        """Scroll so that all of the picture is in sight where it has room at this scale and much of it is hidden.
+
+        A little may stay hidden: what the pointer is on should stay there.
+        """
+        area, scale, room = self._scene.itemsBoundingRect(), self.scale_now(), self.viewport().size()
+        seen = self.mapToScene(self.viewport().rect()).boundingRect().intersected(area)
+        hidden = 1 - seen.width() * seen.height() / max(area.width() * area.height(), 1.0)
+        fits = area.width() * scale <= room.width() and area.height() * scale <= room.height()
+        if fits and hidden > HIDDEN:
+            self.ensure_seen(area)
 
     def zoom(self, factor: float, at: QPointF | None = None) -> None:
         """Zoom so that what is under `at` (a point of the viewport; its middle by default) stays there."""
