@@ -112,6 +112,7 @@ AUTO_RULES: dict[tuple[str, str], tuple[str, int | slice]] = {
 
 # Facts about single parameters that annotations leave open.
 PARAMS: dict[tuple[str, str], dict[str, Any]] = {
+    ("nn.ConvTranspose2d", "padding_mode"): {"choices": ("zeros",)},
     ("nn.GELU", "approximate"): {"kind": "choice", "choices": ("none", "tanh")},
     ("nn.LSTM", "batch_first"): {"start": True},
     ("nn.GRU", "batch_first"): {"start": True},
@@ -165,6 +166,9 @@ MINIMUM: dict[str, float] = {
 
 # What torch would take and never come back from, or refuse when the module is made.
 MAXIMUM: dict[str, float] = {"num_layers": 256, "p": 1, "dropout": 1}
+
+# Calls that run on meta tensors where real ones are refused; they are tried on small real ones too.
+LENIENT = frozenset({"nn.ConvTranspose2d", "nn.Softmax", "F.softmax"})
 
 # Name stems of new nodes, where the lower-case class name is not what people write.
 STEMS: dict[str, str] = {

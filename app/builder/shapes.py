@@ -28,6 +28,7 @@ from app.frozen import FrozenMap
 BATCHES = (1009, 2017)
 # Real tensors, tried for torch's words alone, have a batch as people use it.
 REAL_BATCH = 64
+PROBE_BATCH = 7
 _KEPT = 8192
 _LARGEST_REAL = 1 << 20
 _LARGEST_REAL_WEIGHTS = 1 << 24
@@ -176,11 +177,12 @@ def run(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[
             except Exception:  # not this one either; what there is to say is why it fails with any batch
                 continue
         return Failed(_words(error), _real_words(spec, params, inputs, REAL_BATCH))
-    if any(dtype != "float32" for values in inputs.values() for value in values for dtype in _dtypes(value)):
+    other = any(dtype != "float32" for values in inputs.values() for value in values for dtype in _dtypes(value))
+    if other or spec.key in ops.LENIENT:
         # Meta tensors pass where dtypes do not agree, in `nn.Linear` for one.
-        words = _real_words(spec, params, inputs, 2)
+        words = _real_words(spec, params, inputs, PROBE_BATCH)
         if words:
-            return Failed(words, words, dtype=True)
+            return Failed(words, _real_words(spec, params, inputs, REAL_BATCH) or words, dtype=other)
     return outcome
 
 
