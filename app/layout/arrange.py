@@ -8,46 +8,23 @@ from there outside. Boxes that hang under another (`Box.under`) stand below it a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
 from app.drawing import Arrow, Box, Drawing
+from app.layout.hanging import Piece, Rect, hanging_piece
 from app.layout.layered import Link, Point, Spacing, Vertex, place
 
 HEADER = 22.0
 PAD = 10.0
-HANG_DOWN = 16.0
-HANG_APART = 8.0
 PAGE = (1100.0, 650.0)
 WASTE = 1.5
 _LINE = 17.0
 _CHARACTER = 7.0
 # An end of a stretch of an arrow that lies on the edge of the group.
 DOOR = "door"
-
-
-@dataclass(frozen=True)
-class Rect:
-    """`x` and `y` are the top left corner, in pixels."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-
-    @property
-    def right(self) -> float:
-        return self.x + self.width
-
-    @property
-    def bottom(self) -> float:
-        return self.y + self.height
-
-    @property
-    def center(self) -> Point:
-        return self.x + self.width / 2, self.y + self.height / 2
 
 
 @dataclass(frozen=True)
@@ -115,15 +92,6 @@ def row_width(sizes: Iterable[tuple[float, float]], spacing: Spacing, page: tupl
     return max(page[0], math.sqrt(area * WASTE * page[0] / page[1]))
 
 
-@dataclass
-class _Piece:
-    """What stands as one: a box with all that hangs under it, or a group. `rects` are counted from its corner."""
-
-    width: float
-    height: float
-    rects: dict[str, Rect]
-
-
 class _Arranger:
     """The state of one call of `arrange`."""
 
@@ -133,7 +101,7 @@ class _Arranger:
         self.boxes = {box.id: box for box in drawing.boxes}
         self.place_in_drawing = {box.id: number for number, box in enumerate(drawing.boxes)}
         self.parents = {group.id: group.parent for group in drawing.groups}
-        self.pieces: dict[str, _Piece] = {}
+        self.pieces: dict[str, Piece] = {}
         self.origin: dict[str, Point] = {}
         # Heights at which an arrow enters or leaves a group, from the group's top.
         self.doors: dict[tuple[str, int, str], float] = {}
@@ -189,7 +157,7 @@ class _Arranger:
             if self.top_of[box.id] != box.id and box.under is not None:
                 children.setdefault(box.under, []).append(box.id)
         for top in dict.fromkeys(self.top_of.values()):
-            self.pieces[f"box {top}"] = _hanging_piece(top, children, self.sizes.boxes)
+            self.pieces[f"box {top}"] = hanging_piece(top, children, self.sizes.boxes)
         return {
             number
             for number, arrow in enumerate(self.drawing.arrows)
@@ -232,7 +200,7 @@ class _Arranger:
 
     def _arrange_group(self, group: str, members: list[str], links: list[tuple[int, str, str]]) -> None:
         width, height = self._arrange_inside(group, members, links)
-        self.pieces[f"group {group}"] = _Piece(width + 2 * PAD, height + HEADER + 2 * PAD, {})
+        self.pieces[f"group {group}"] = Piece(width + 2 * PAD, height + HEADER + 2 * PAD, {})
 
     def _arrange_inside(
         self, group: str | None, members: list[str], links: list[tuple[int, str, str]]
@@ -367,36 +335,3 @@ def _loop(box: Rect) -> tuple[Point, ...]:
         box.x,
         box.center[1],
     )
-
-
-def _hanging_piece(top: str, children: Mapping[str, list[str]], sizes: Mapping[str, tuple[float, float]]) -> _Piece:
-    """A box and what hangs under it: each child below its parent, childless ones all on the lowest level."""
-    order = [top]
-    for box in order:
-        order.extend(children.get(box, ()))
-    level = {top: 0}
-    for box in order:
-        level.update((child, level[box] + 1) for child in children.get(box, ()))
-    lowest = max(level.values())
-    for box in order:
-        if box != top and box not in children:
-            level[box] = lowest
-    heights = [max((sizes[box][1] for box in order if level[box] == n), default=0.0) for n in range(lowest + 1)]
-    spread: dict[str, float] = {}
-    for box in reversed(order):
-        spread[box] = max(sizes[box][0], _row_width(children.get(box, ()), spread))
-    rects: dict[str, Rect] = {}
-    left = {top: 0.0}
-    for box in order:
-        width, height = sizes[box]
-        y = sum(heights[: level[box]]) + HANG_DOWN * level[box]
-        rects[box] = Rect(left[box] + (spread[box] - width) / 2, y, width, height)
-        x = left[box] + (spread[box] - _row_width(children.get(box, ()), spread)) / 2
-        for child in children.get(box, ()):
-            left[child] = x
-            x += spread[child] + HANG_APART
-    return _Piece(spread[top], sum(heights) + HANG_DOWN * lowest, rects)
-
-
-def _row_width(boxes: Sequence[str], widths: Mapping[str, float]) -> float:
-    return sum(widths[box] for box in boxes) + HANG_APART * max(len(boxes) - 1, 0)
