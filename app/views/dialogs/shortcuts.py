@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,11 +42,7 @@ def _spread(keys: str) -> str:
     >>> _spread("Ctrl+Shift+P"), _spread("Ctrl++"), _spread("Del")
     ('Ctrl + Shift + P', 'Ctrl + +', 'Delete')
     """
-    *held, last = keys.removesuffix("+").split("+") if keys != "+" else ["+"]
-    last = last or "+"
-    if keys.endswith("++"):
-        held, last = [*held, last], "+"
-    return " + ".join(_KEY_NAMES.get(part, part) for part in (*(part for part in held if part), last))
+    return " + ".join(_KEY_NAMES.get(part, part) for part in re.findall(r"[^+]+|\+$", keys))
 
 
 def command_text(action: QAction) -> str:

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QMenu, QWidget
 
 from app.builder.literals import AUTO
 from app.builder.params import ParamError
-from app.views.inspector.values import ParamLike, check, choices, fits, parse, same, show, wanted
+from app.views.inspector.values import ParamLike, check, choices, fits, maximum, parse, same, show, wanted
 from app.views.widgets import ChoiceField, NumberField, NumbersField, TextField, Toggle, icon_button
 
 SINGLE = 106  # width of a field for one number, px
@@ -83,12 +83,20 @@ class Editor(QWidget):
         self._say("")
         self.edited.emit(value)
 
-    def _look(self) -> None:
+    def _look(self, text: str) -> None:
         """A letter was typed: say at once what is wrong with the text, if anything."""
         if problem := (self.field.invalid() or ""):
-            self._tell(problem)
+            self._tell(self._why(text) or problem)
         elif not self._problem or same(self.field.value(), self._given):
             self._say("")
+
+    def _why(self, text: str) -> str:
+        """The rule's own words on a text that the field could not read."""
+        try:
+            parse(self.param, text)
+        except ParamError as error:
+            return str(error)
+        return ""
 
     def _say(self, message: str) -> None:
         self.field.set_invalid(message or None)
@@ -120,7 +128,7 @@ class NumberEditor(Editor):
     """One number with arrows."""
 
     def __init__(self, param: ParamLike) -> None:
-        field = NumberField(0, param.kind, param.minimum, optional=param.optional)
+        field = NumberField(0, param.kind, param.minimum, maximum(param), optional=param.optional)
         super().__init__(param, field)
         field.setFixedWidth(SINGLE)
         self.row.addStretch(1)
@@ -130,7 +138,8 @@ class NumbersEditor(Editor):
     """A number a dimension; where words are allowed too, a menu of them."""
 
     def __init__(self, param: ParamLike) -> None:
-        super().__init__(param, NumbersField(param.count, (0,) if not param.count else 0, minimum=param.minimum))
+        start = 0 if param.count else (0,)
+        super().__init__(param, NumbersField(param.count, start, "int", param.minimum, maximum(param)))
         if param.count == 1:
             self.field.setMaximumWidth(SINGLE)
             self.row.addStretch(1)

@@ -17,7 +17,7 @@ from app.views.widgets import icon_button
 from app.views.widgets.painting import announce, label
 
 ROW = 29
-_LABEL_MOST = 132
+_LABEL_MOST = 138
 
 
 class ParamRow:
@@ -28,8 +28,9 @@ class ParamRow:
         self.editor: Editor | None = None
         self._value: Any = None
         self._doc = ""
-        self.name = QLabel(param.name)
+        self.name = QLabel()
         self.name.setFont(theme.font("code"))
+        self.name.setText(self.name.fontMetrics().elidedText(param.name, Qt.TextElideMode.ElideMiddle, _LABEL_MOST))
         self.name.setProperty("tone", "text2")
         self.name.setMaximumWidth(_LABEL_MOST)
         self.name.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)

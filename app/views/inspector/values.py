@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import math
+from functools import cache
 from typing import Any, Protocol
 
+from app.builder.catalog import Param
 from app.builder.literals import AUTO, DTYPES, DType
 from app.builder.params import ParamError, check_param, format_param, parse_param, wants
 from app.views.widgets.numbers import show_number
@@ -34,6 +36,22 @@ class ParamLike(Protocol):
     def minimum(self) -> float | None: ...
 
 
+@cache
+def _of_catalog(param: ParamLike) -> Param:
+    """The parameter as the builder's rules know it, wherever it came from."""
+    if isinstance(param, Param):
+        return param
+    return Param(
+        param.name, param.kind, param.default, param.required, param.choices, param.auto, param.count, param.optional,
+        param.minimum,
+    )  # fmt: skip
+
+
+def maximum(param: ParamLike) -> float | None:
+    """The largest value that a number may have, None for no bound."""
+    return getattr(param, "maximum", None)
+
+
 def same(a: Any, b: Any) -> bool:
     """Equal and of one type all through: 1 is not True, and (1, 1) is not 1.
 
@@ -55,7 +73,7 @@ def check(param: ParamLike, value: Any) -> None:
         if not isinstance(value, str) and not (value is None and param.optional):
             raise ParamError(f"{param.name} wants a text")
     else:
-        check_param(param, value)  # type: ignore[arg-type]
+        check_param(_of_catalog(param), value)
 
 
 def fits(param: ParamLike, value: Any) -> bool:
@@ -73,7 +91,7 @@ def parse(param: ParamLike, text: str) -> Any:
         return text
     if param.kind == "literal":
         return _parse_literal(param, text)
-    return parse_param(param, text)  # type: ignore[arg-type]
+    return parse_param(_of_catalog(param), text)
 
 
 def show(value: Any) -> str:
@@ -97,7 +115,7 @@ def wanted(param: ParamLike) -> str:
     elif param.kind == "str":
         words = "wants a text"
     else:
-        words = wants(param)  # type: ignore[arg-type]
+        words = wants(_of_catalog(param))
     return f"{param.name} {words}"
 
 

@@ -235,9 +235,9 @@ class TrainingForm(QWidget):
     def __init__(self, document: Document, background: Background, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._document = document
-        self.running = Banner("info", "A run goes on", "It keeps the values it was started with, so that it can be "
-                              "repeated. What you set here is for the next run.")  # fmt: skip
-        self.running.hide()
+        reason = "It keeps the values it was started with, so that it can be repeated. Edits here are for the next run."
+        self.running = Banner("info", "A run goes on", reason)
+        self._banner = QWidget()
         self.data = DataSection()
         self.run = Section("Run")
         self.numbers = ParamForm(_RUN)
@@ -266,10 +266,12 @@ class TrainingForm(QWidget):
         column = QVBoxLayout(inside)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
-        banner = QVBoxLayout()
+        banner = QVBoxLayout(self._banner)
         banner.setContentsMargins(12, 8, 12, 8)
         banner.addWidget(self.running)
-        column.addLayout(banner)
+        self.running.closed.connect(self._banner.hide)
+        self._banner.hide()
+        column.addWidget(self._banner)
         body = emptied(self.run)
         body.addWidget(self.numbers)
         caption = label("device", "code", "text2")
@@ -310,6 +312,7 @@ class TrainingForm(QWidget):
     def set_running(self, running: bool) -> None:
         """Say that a run keeps its values. The fields stay open: what they hold is for the next run."""
         self.running.setVisible(running)
+        self._banner.setVisible(running)
 
     def _put_device(self, field: DeviceField) -> None:
         self.device = field
