@@ -13,7 +13,7 @@ from app.views.training import figures, series
 Scale = Literal["number", "log", "percent", "clock", "count"]
 
 # Pixels that a label needs for itself, along the axis.
-ROOM = {"bottom": 62, "left": 26}
+ROOM = {"bottom": 46, "left": 26}
 
 
 class FigureAxis(pg.AxisItem):

@@ -45,6 +45,8 @@ def svg(page: Curves) -> bytes:
     buffer = QBuffer()
     generator = QSvgGenerator()
     generator.setOutputDevice(buffer)
+    # Text that is measured in points comes out as large as on the screen.
+    generator.setResolution(page.logicalDpiX())
     generator.setSize(size)
     generator.setViewBox(QRect(QPoint(), size))
     generator.setTitle("Tapedeck: curves of a run")

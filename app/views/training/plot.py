@@ -296,7 +296,7 @@ class Dots(Layer):
         inside = series.visible(self._x, x0, x1)
         x = rect.left() + (self._x[inside] - x0) / (x1 - x0) * rect.width()
         y = rect.bottom() - (self._y[inside] - y0) / (y1 - y0) * rect.height()
-        if len(x) > 1 and (x[-1] - x[0]) / (len(x) - 1) < 2 * self.RADIUS:
+        if len(x) > 1 and (x[-1] - x[0]) / (len(x) - 1) < 4 * self.RADIUS:
             x, y = x[-1:], y[-1:]
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(QPen(now.plot, 1))
