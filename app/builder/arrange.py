@@ -49,6 +49,8 @@ def complete(
 ) -> FrozenMap[str, Point]:
     """`positions` with a place for each node that lacks one: beside what feeds it, else under everything."""
     missing = [node for node in graph.nodes if node not in positions]
+    if not missing and isinstance(positions, FrozenMap) and len(positions) == len(graph.nodes):
+        return positions
     if not missing:
         return FrozenMap({node: positions[node] for node in graph.nodes})
     if len(missing) == len(graph.nodes):

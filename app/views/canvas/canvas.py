@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import QPainter, QPaintEvent, QPixmapCache, QResizeEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.builder.analysis import Analysis
 from app.builder.arrange import GRID
 from app.builder.catalog import Catalog
 from app.document import Document
@@ -28,6 +28,9 @@ from app.views.canvas.search import SearchBox
 from app.views.canvas.view import CanvasView
 from app.views.selection import Selection
 from app.views.widgets.empty import EmptyState
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
 
 SAID_FOR = 6000
 CACHE_KILOBYTES = 64 * 1024

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from app.builder.analysis import Analysis
 from app.builder.catalog import Catalog
 from app.builder.graph import Edge, Graph
 from app.builder.problems import Problem
 from app.frozen import FrozenMap
 from app.views.canvas.summary import compact, detail_line, has_detail, summary_line
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
 
 
 @dataclass(frozen=True)

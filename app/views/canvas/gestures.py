@@ -110,9 +110,9 @@ class MoveNodes(Gesture):
             return
         self.view.set_dragging(False)
         places = self._places(point - self.began)
+        self.scene.settle()  # so that the command finds everything where it was, and wires make way for what moved
         if any(place != self._starts[node] for node, place in places.items()):
             self.commands.place({node: (place.x(), place.y()) for node, place in places.items()})
-        self.scene.settle()
 
     def cancel(self) -> None:
         self.view.set_dragging(False)

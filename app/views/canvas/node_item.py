@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QPainter, QPixmap
+from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtGui import QColor, QPainter, QPixmap
 from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 
 from app.views.canvas.faces import Face, Pin
 from app.views.canvas.geometry import OUTLINE, PORT_REACH, Shape, shape_of
-from app.views.canvas.painter import SIMPLE, NodeLook, heat_cells, paint_ports
+from app.views.canvas.painter import LEGIBLE, NodeLook, heat_cells, paint_ports
+from app.views.theme import Theme
 
 LAYER = 2.0
 RAISED = 3.0
@@ -66,6 +67,8 @@ class NodeItem(QGraphicsItem):
 
     def set_gradients(self, norms: Sequence[float] | None, low: float, high: float) -> bool:
         """Show the gradient strip, oldest norm first, or none; tells whether the shape is another."""
+        if norms is None and self._norms is None:
+            return False
         if norms is None:
             self._norms = self._cells = None
             self._gradient = ""
@@ -110,6 +113,12 @@ class NodeItem(QGraphicsItem):
             self._marks = marks
             self.update()
 
+    def far_ring(self, now: Theme) -> QColor | None:
+        """The colour that its state has from afar, None for no state."""
+        if self._face.state == "error":
+            return now.error
+        return now.accent if self._selected else now.run if self._active else now.text3 if self._hovered else None
+
     # --- Ports
 
     def input_point(self, number: int) -> QPointF:
@@ -143,13 +152,15 @@ class NodeItem(QGraphicsItem):
 
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
         zoom = QStyleOptionGraphicsItem.levelOfDetailFromTransform(painter.worldTransform())
-        if zoom < SIMPLE:
-            painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
-            self._look.paint_simple(painter, hovered=self._hovered, selected=self._selected)
-            return
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(Qt.PenStyle.NoPen)
-        self._look.paint(painter, hovered=self._hovered, selected=self._selected, active=self._active, dash=self._dash)
+        self._look.paint(
+            painter,
+            hovered=self._hovered,
+            selected=self._selected,
+            active=self._active,
+            dash=self._dash,
+            legible=zoom >= LEGIBLE,
+        )
         if self._cells is not None:
             self._look.paint_strip(painter, self._cells)
         paint_ports(painter, self._look, self._selected, self._marks)

@@ -14,7 +14,8 @@ from app.views.canvas.geometry import DETAIL_BASE, HEADER, ICON, INSET, LINE_BAS
 from app.views.theme import Theme
 from app.views.widgets.painting import TextLine, elided
 
-SIMPLE = 0.35  # under this zoom nodes are painted without text and ports
+SIMPLE = 0.35  # under this zoom the whole is painted simply, see `far_item`
+LEGIBLE = 0.5  # under this zoom only names are written
 RADIUS = 6.0
 DOT, RING = 4.0, 6.0
 
@@ -38,7 +39,9 @@ class NodeLook:
         self._icon = "help" if face.state == "unknown" else face.category if known else "block"
         self._icon_color = "text3" if face.state == "unknown" else self._category
 
-    def paint(self, painter: QPainter, *, hovered: bool, selected: bool, active: bool, dash: float) -> None:
+    def paint(
+        self, painter: QPainter, *, hovered: bool, selected: bool, active: bool, dash: float, legible: bool = True
+    ) -> None:
         """The node without its ports, at the origin."""
         now = theme.current()
         paths = _paths(self.shape.width, self.shape.height)
@@ -47,7 +50,7 @@ class NodeLook:
         painter.fillPath(paths.header, self._header)
         painter.fillPath(paths.strip, self._category)
         self._outline(painter, now, paths, hovered=hovered, selected=selected, active=active, dash=dash)
-        self._texts(painter, now)
+        self._texts(painter, now, legible)
 
     def _outline(
         self, painter: QPainter, now: Theme, paths: _Paths, *, hovered: bool, selected: bool, active: bool, dash: float
@@ -72,29 +75,19 @@ class NodeLook:
             ring.setDashOffset(dash)
             painter.strokePath(paths.running, ring)
 
-    def _texts(self, painter: QPainter, now: Theme) -> None:
+    def _texts(self, painter: QPainter, now: Theme, legible: bool) -> None:
         icons.draw(painter, self._icon, self._icon_color, ICON.x(), ICON.y(), ICON.width())
         self._name.draw(painter, NAME_LEFT, _top(self._name, "node", NAME_BASE), now.text)
+        if self.face.state in ("error", "warning"):
+            icons.draw(painter, self.face.state, icons.default_color(self.face.state), self.shape.width - 23, 8, 14)
+        if not legible:
+            return
         self._line.draw(painter, INSET, _top(self._line, "label", LINE_BASE), now.text2)
         if self._detail.text:
             self._detail.draw(painter, INSET, _top(self._detail, "caption", DETAIL_BASE), now.text3)
         if self._count.text and self._detail.width + self._count.width < self.shape.width - 2 * INSET - 6:
             left = self.shape.width - INSET - self._count.width
             self._count.draw(painter, left, _top(self._count, "caption", DETAIL_BASE), now.text3)
-        if self.face.state in ("error", "warning"):
-            icons.draw(painter, self.face.state, icons.default_color(self.face.state), self.shape.width - 23, 8, 14)
-
-    def paint_simple(self, painter: QPainter, *, hovered: bool, selected: bool) -> None:
-        """The node from afar: its category's colour, its extent, its state."""
-        now = theme.current()
-        rect = self.shape.rect
-        painter.fillRect(rect, now.hover if hovered else now.raised)
-        painter.fillRect(QRectF(0, 0, rect.width(), HEADER), self._header)
-        painter.fillRect(QRectF(0, 0, rect.width(), 6), self._category)
-        line = now.accent if selected else now.error if self.face.state == "error" else now.line2
-        painter.setPen(QPen(line, 8 if selected or self.face.state == "error" else 3))
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.drawRect(rect)
 
     def paint_strip(self, painter: QPainter, cells: QPixmap) -> None:
         """The gradient strip along the lower edge."""

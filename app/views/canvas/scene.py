@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPointF, QRectF, Signal
-from PySide6.QtWidgets import QGraphicsScene
+from PySide6.QtWidgets import QGraphicsItem, QGraphicsScene
 
-from app.builder.analysis import Analysis
 from app.builder.arrange import Size, complete
 from app.builder.catalog import Catalog
 from app.builder.graph import Edge, Graph
-from app.builder.value_types import TensorType
 from app.frozen import FrozenMap
 from app.project import Project
 from app.views.canvas.faces import Pin, Problems, face_of, problems_by_node
+from app.views.canvas.far_item import FarItem
 from app.views.canvas.geometry import PORT_REACH, bounds, shape_of
 from app.views.canvas.node_item import NodeItem
-from app.views.canvas.routes import route
+from app.views.canvas.painter import SIMPLE
 from app.views.canvas.spatial import RectIndex
-from app.views.canvas.wire_item import ASSUMED, ERROR, NORMAL, WireItem
+from app.views.canvas.wire_item import WireItem
+from app.views.canvas.wiring import Wiring
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
 
 MARGIN = 2000.0
-WIDTH_LEAST, WIDTH_MORE = 1.5, 5.5
+Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -49,20 +52,42 @@ class CanvasScene(QGraphicsScene):
         super().__init__(parent)
         self.catalog = catalog
         self.nodes: dict[str, NodeItem] = {}
-        self.wires: dict[Edge, WireItem] = {}
         self.graph = Graph()
-        self.positions: FrozenMap[str, tuple[float, float]] = FrozenMap()
+        self.positions: FrozenMap[str, Point] = FrozenMap()
         self.analysis: Analysis | None = None
         self.problems: Problems = {}
+        self._near = _Layer()
+        self._whole: QRectF | None = None
         self.index = RectIndex()
-        self.lanes = RectIndex()
+        self.wiring = Wiring(self, self.nodes, self.index, self._near)
+        self.wires = self.wiring.items
+        self._far = FarItem(self.nodes, self.wires)
+        self.addItem(self._near)
+        self.addItem(self._far)
+        self.redrawn.connect(self._forget)
         self._selected: frozenset[str] = frozenset()
         self.selected_wires: frozenset[Edge] = frozenset()
         self._hovered: str | None = None
         self._active: frozenset[str] = frozenset()
         self.hovered_wire: Edge | None = None
         self._widths = False
-        self._drawn_positions: Mapping[str, tuple[float, float]] = {}
+        self._drawn_positions: Mapping[str, Point] = {}
+
+    def set_zoom(self, zoom: float) -> None:
+        """From afar everything is painted at once and simply."""
+        far = zoom < SIMPLE
+        if far != self._far.isVisible():
+            self._near.setVisible(not far)
+            self._far.setVisible(far)
+            self._far.forget()
+
+    def _forget(self) -> None:
+        self._whole = None
+        self._repaint_far()
+
+    def _repaint_far(self) -> None:
+        if self._far.isVisible():
+            self._far.forget()
 
     # --- The project
 
@@ -72,16 +97,25 @@ class CanvasScene(QGraphicsScene):
         if after is before and project.positions is self._drawn_positions:
             return
         self.graph, self._drawn_positions = after, project.positions
-        touched = self._change_nodes(before, after)
-        self._place(project.positions, touched)
-        self._change_wires(before, after, touched)
+        swept: list[QRectF] = []
+        touched = self._change_nodes(before, after, swept)
+        self._place(project.positions, touched, swept)
+        if after is not before:
+            new = self.wiring.change(after)
+            self.selected_wires &= self.wires.keys()
+            self.wiring.label(self.analysis, self.problems)
+            for item in new:
+                self._show_wire_state(item)
+        if swept:
+            self.wiring.follow(touched, swept)
         self.redrawn.emit()
 
-    def _change_nodes(self, before: Graph, after: Graph) -> set[str]:
+    def _change_nodes(self, before: Graph, after: Graph, swept: list[QRectF]) -> set[str]:
         """Make, remove and repaint nodes; returns those whose shape is new."""
         if after is before:
             return set()
         for node in [n for n in self.nodes if n not in after.nodes]:
+            swept.append(self.index[node])
             self.removeItem(self.nodes.pop(node))
             self.index.remove(node)
         rewired = {end for edge in set(before.edges) ^ set(after.edges) for end in (edge.source, edge.target)}
@@ -90,120 +124,41 @@ class CanvasScene(QGraphicsScene):
             if node not in self.nodes:
                 self.nodes[node] = item = NodeItem(node, self._face(node))
                 item.set_state(selected=node in self._selected)
-                self.addItem(item)
+                item.setParentItem(self._near)
                 touched.add(node)
             elif value is not before.nodes.get(node) or node in rewired:
                 if self.nodes[node].set_face(self._face(node)):
                     touched.add(node)
         return touched
 
-    def _place(self, positions: Mapping[str, tuple[float, float]], touched: set[str]) -> None:
+    def _place(self, positions: Mapping[str, Point], touched: set[str], swept: list[QRectF]) -> None:
+        """Put every node in its place; what moved is added to `touched`, where it was and is to `swept`."""
         self.positions = complete(self.graph, positions, self.sizes())
-        for node, (x, y) in self.positions.items():
-            item = self.nodes[node]
-            if item.x() != x or item.y() != y or node in touched:
-                item.setPos(x, y)
-                self.index.put(node, item.body)
-                touched.add(node)
+        moved = {n for n, place in self.positions.items() if (self.nodes[n].x(), self.nodes[n].y()) != place}
+        touched |= moved
+        for node in touched:
+            self._put(node, QPointF(*self.positions[node]), swept)
 
-    def _change_wires(self, before: Graph, after: Graph, touched: set[str]) -> None:
-        if after is not before:
-            wanted = set(after.edges)
-            for edge in [e for e in self.wires if e not in wanted]:
-                self._remove_wire(edge)
-            self.selected_wires &= wanted
-            for edge in after.edges:
-                if edge not in self.wires:
-                    self._add_wire(edge)
-            self._label_wires(after.edges)
-        self._reroute(touched)
-
-    def _add_wire(self, edge: Edge) -> None:
-        self.wires[edge] = item = WireItem(edge, self._route(edge))
-        self.addItem(item)
-        self.addItem(item.chip)
-        self._keep_lane(item)
-        self._show_wire_state(item)
-
-    def _remove_wire(self, edge: Edge) -> None:
-        item = self.wires.pop(edge)
-        self.removeItem(item)
-        self.removeItem(item.chip)
-        self.lanes.remove(_key(edge))
-
-    def _reroute(self, moved: set[str]) -> None:
-        """Route anew the wires of moved nodes, and those in whose way a node now stands or stood.
-
-        Wires that run back come last, because they keep out of the lanes of the others.
-        """
-        if not moved:
-            return
-        bodies = [self.nodes[node].body for node in moved if node in self.nodes] if len(moved) <= 64 else None
-        back: list[WireItem] = []
-        lanes_moved = False
-        for edge, item in self.wires.items():
-            near = bodies is None or item.way.past or any(item.way.area.intersects(body) for body in bodies)
-            if item.way.backward:
-                back.append(item)
-            elif near or edge.source in moved or edge.target in moved:
-                lane = item.way.lane
-                self._set_route(item)
-                lanes_moved = lanes_moved or lane != item.way.lane
-        for item in back:
-            edge = item.edge
-            near = bodies is None or any(item.way.area.intersects(body) for body in bodies)
-            if lanes_moved or near or edge.source in moved or edge.target in moved:
-                self._set_route(item)
-        self._lower_labels()
-
-    def _set_route(self, item: WireItem) -> None:
-        item.set_route(self._route(item.edge))
-        self._keep_lane(item)
-
-    def _keep_lane(self, item: WireItem) -> None:
-        if item.way.lane.isEmpty():
-            self.lanes.remove(_key(item.edge))
-        else:
-            self.lanes.put(_key(item.edge), item.way.lane)
-
-    def _lower_labels(self) -> None:
-        """Where a wire rises over others from a port, the labels of the rest go under their wires."""
-        rising = {(edge.source, edge.output) for edge, item in self.wires.items() if item.way.past < 0}
-        for edge, item in self.wires.items():
-            item.set_below((edge.source, edge.output) in rising and not item.way.past)
-
-    def _route(self, edge: Edge):
-        source, target = self.nodes[edge.source], self.nodes[edge.target]
-        start = source.output_point(min(edge.output, len(source.geometry.outputs) - 1))
-        end = target.input_point(target.input_number(edge.port, edge.index))
-
-        def others(area: QRectF) -> list[QRectF]:
-            found = self.index.inside(area)
-            return [self.index[node] for node in found if node not in (edge.source, edge.target)]
-
-        def lanes(area: QRectF) -> list[QRectF]:
-            return [self.lanes[key] for key in self.lanes.inside(area) if key != own]
-
-        own = _key(edge)
-        return route(start, end, source.body, target.body, others, lanes)
+    def _put(self, node: str, place: QPointF, swept: list[QRectF]) -> None:
+        if node in self.index:
+            swept.append(self.index[node])
+        self.nodes[node].setPos(place)
+        self.index.put(node, self.nodes[node].body)
+        swept.append(self.index[node])
 
     def drag(self, places: Mapping[str, QPointF]) -> None:
         """Show nodes elsewhere while they are dragged; the project does not know of it yet."""
         for node, place in places.items():
-            self.nodes[node].setPos(place)
-            self.index.put(node, self.nodes[node].body)
-        for edge, item in self.wires.items():
-            if edge.source in places or edge.target in places:
-                self._set_route(item)
+            self._put(node, place, [])
+        self.wiring.follow_drag(places)
         self.redrawn.emit()
 
     def settle(self) -> None:
-        """Put every node back where the project has it."""
-        moved = {node for node, (x, y) in self.positions.items() if self.nodes[node].pos() != QPointF(x, y)}
-        for node in moved:
-            self.nodes[node].setPos(*self.positions[node])
-            self.index.put(node, self.nodes[node].body)
-        self._reroute(moved)
+        """Put every node where the project has it, and let the wires make way for what was dragged."""
+        swept: list[QRectF] = []
+        moved: set[str] = set()
+        self._place(self._drawn_positions, moved, swept)
+        self.wiring.follow(moved, swept)
         self.redrawn.emit()
 
     # --- The analysis
@@ -213,62 +168,37 @@ class CanvasScene(QGraphicsScene):
         self.analysis = analysis
         self.problems = problems_by_node(analysis)
         touched = {node for node, item in self.nodes.items() if item.set_face(self._face(node))}
-        if touched:
-            self._place(self._drawn_positions, touched)
-        self._label_wires(self.graph.edges)
-        self._reroute(touched)
-        self._set_widths()
+        self._reshaped(touched)
+        self.wiring.label(analysis, self.problems)
+        self.set_widths(self._widths)
         self.redrawn.emit()
+
+    def _reshaped(self, nodes: set[str]) -> None:
+        """Nodes have another size."""
+        swept: list[QRectF] = []
+        if nodes:
+            self._place(self._drawn_positions, nodes, swept)
+            self.wiring.follow(nodes, swept)
 
     def _face(self, node: str):
         return face_of(self.graph, node, self.catalog, self.analysis, self.problems)
-
-    def _label_wires(self, edges: Iterable[Edge]) -> None:
-        analysis = self.analysis
-        if analysis is None:
-            return
-        for edge in edges:
-            value = analysis.values.get((edge.source, edge.output))
-            state = NORMAL
-            if self._in_error(edge):
-                state = ERROR
-            elif value is None and edge.source in analysis.graph.nodes:
-                state = ASSUMED
-            self.wires[edge].set_label(str(value) if value is not None else "", state)
-
-    def _in_error(self, edge: Edge) -> bool:
-        wrong = self.problems.get(edge.target, ())
-        return any(p.severity == "error" and p.port in (None, edge.port) for p in wrong)
 
     # --- Running
 
     def set_widths(self, on: bool) -> None:
         """Draw wires as wide as what one sample puts on them."""
         self._widths = on
-        self._set_widths()
-
-    def _set_widths(self) -> None:
-        counts = {edge: self._values_on(edge) for edge in self.wires} if self._widths else {}
-        largest = self.largest_count()
-        for edge, item in self.wires.items():
-            count = counts.get(edge)
-            share = math.sqrt(count / largest) if count and largest else None
-            item.set_width(None if share is None else WIDTH_LEAST + WIDTH_MORE * share)
+        self.wiring.widen(self.analysis if on else None)
 
     def largest_count(self) -> int | None:
         """The most values that one sample puts on a wire, None while nothing is known."""
-        return max((count for edge in self.wires if (count := self._values_on(edge))), default=None)
-
-    def _values_on(self, edge: Edge) -> int | None:
-        value = self.analysis.values.get((edge.source, edge.output)) if self.analysis else None
-        return value.per_sample() if isinstance(value, TensorType) else None
+        return self.wiring.largest_count(self.analysis)
 
     def set_gradients(self, norms: Mapping[str, Sequence[float]], low: float, high: float) -> None:
         """Show gradient norms, oldest first, on the nodes that have some."""
         touched = {node for node, item in self.nodes.items() if item.set_gradients(norms.get(node) or None, low, high)}
-        for node in touched:
-            self.index.put(node, self.nodes[node].body)
-        self._reroute(touched)
+        self._reshaped(touched)
+        self.redrawn.emit()
 
     def set_active(self, nodes: Iterable[str]) -> None:
         """Ring the nodes that run at this moment."""
@@ -276,6 +206,7 @@ class CanvasScene(QGraphicsScene):
         for node, item in self.nodes.items():
             item.set_state(active=node in wanted)
         self._active = frozenset(wanted)
+        self._repaint_far()
 
     def turn_dash(self, offset: float) -> None:
         """Move the dash of the rings on."""
@@ -291,6 +222,7 @@ class CanvasScene(QGraphicsScene):
             if node in self.nodes:
                 self.nodes[node].set_state(selected=node in nodes)
         self._show_wire_states(before | nodes)
+        self._repaint_far()
 
     def select_wires(self, wires: Iterable[Edge]) -> None:
         """Select wires; they are this canvas's own affair."""
@@ -314,6 +246,7 @@ class CanvasScene(QGraphicsScene):
                 if changed in self.nodes:
                     self.nodes[changed].set_state(hovered=changed == node)
             self._hovered = node
+            self._repaint_far()
         if self.hovered_wire != wire:
             for edge in (self.hovered_wire, wire):
                 if edge in self.wires:
@@ -375,7 +308,9 @@ class CanvasScene(QGraphicsScene):
 
     def whole(self) -> QRectF:
         """The rectangle about all nodes."""
-        return bounds([item.body for item in self.nodes.values()])
+        if self._whole is None:
+            self._whole = bounds([item.body for item in self.nodes.values()])
+        return self._whole
 
     def rect_of(self, nodes: Iterable[str]) -> QRectF:
         """The rectangle about some nodes."""
@@ -387,9 +322,16 @@ class CanvasScene(QGraphicsScene):
             node.retheme()
         for wire in self.wires.values():
             wire.retheme()
-        self._place(self._drawn_positions, set(self.nodes))
-        self._reroute(set(self.nodes))
+        self._reshaped(set(self.nodes))
+        self.redrawn.emit()
 
 
-def _key(edge: Edge) -> str:
-    return f"{edge.source}.{edge.output}>{edge.target}.{edge.port}.{edge.index}"
+class _Layer(QGraphicsItem):
+    """Holds all items, to hide them at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFlag(QGraphicsItem.GraphicsItemFlag.ItemHasNoContents)
+
+    def boundingRect(self) -> QRectF:
+        return QRectF()

@@ -19,6 +19,9 @@ class RectIndex:
     def __getitem__(self, key: str) -> QRectF:
         return self._rects[key]
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._rects
+
     def put(self, key: str, rect: QRectF) -> None:
         """Add a rectangle or move it."""
         self.remove(key)

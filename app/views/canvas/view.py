@@ -96,6 +96,7 @@ class CanvasView(QGraphicsView):
         spot = at or QPointF(self.viewport().rect().center())
         fixed = self.viewportTransform().inverted()[0].map(spot)
         self.setTransform(QTransform.fromScale(zoom, zoom))
+        self.canvas_scene.set_zoom(zoom)
         self._widen()
         self._put(fixed, spot)
         self.zoomed.emit(zoom)

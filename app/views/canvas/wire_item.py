@@ -10,7 +10,6 @@ from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 
 from app.builder.graph import Edge
 from app.views import theme
-from app.views.canvas.painter import SIMPLE
 from app.views.canvas.routes import LABEL_RISE, Route
 from app.views.theme import Theme
 from app.views.widgets.painting import TextLine
@@ -39,6 +38,7 @@ class WireItem(QGraphicsItem):
         self._width: float | None = None  # by activation size while a run goes on
         self._below = False
         self._hit: QPainterPath | None = None
+        self._ready: tuple[Theme, QPen] | None = None
         self._bounds = QRectF()
         self._measure()
         self.setZValue(LAYER)
@@ -101,6 +101,7 @@ class WireItem(QGraphicsItem):
         self.update()
 
     def _measure(self) -> None:
+        self._ready = None
         reach = max(self._width or 2.0, 3.0)
         bounds = self._route.path.boundingRect().adjusted(-reach, -reach, reach, reach)
         if bounds != self._bounds:
@@ -129,16 +130,15 @@ class WireItem(QGraphicsItem):
         return self._hit
 
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
-        zoom = QStyleOptionGraphicsItem.levelOfDetailFromTransform(painter.worldTransform())
         now = theme.current()
-        if zoom < SIMPLE:
-            painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
-            painter.setPen(QPen(self._color(now), 4 if self._selected else 2))
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.drawPath(self._route.path)
-            return
+        if self._ready is None or self._ready[0] is not now:
+            self._ready = (now, self._pen(now))
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.strokePath(self._route.path, self._pen(now))
+        painter.strokePath(self._route.path, self._ready[1])
+
+    def far_color(self, now: Theme) -> QColor:
+        """Its colour from afar."""
+        return self._color(now)
 
     def _color(self, now: Theme) -> QColor:
         if self._state == ERROR:
@@ -170,6 +170,7 @@ class ChipItem(QGraphicsItem):
         self._state, self._selected = NORMAL, False
         self.setZValue(LABELS)
         self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
+        self.setCacheMode(QGraphicsItem.CacheMode.DeviceCoordinateCache)
         self.setVisible(False)
 
     @property
@@ -195,8 +196,6 @@ class ChipItem(QGraphicsItem):
         return QRectF(-1, -1, self.width + 2, LABEL_HEIGHT + 2)
 
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
-        if QStyleOptionGraphicsItem.levelOfDetailFromTransform(painter.worldTransform()) < SIMPLE:
-            return
         now = theme.current()
         fill, line, text = now.panel, now.line2, now.text2
         if self._state == ERROR:
