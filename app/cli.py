@@ -206,9 +206,9 @@ def _autograd(options: argparse.Namespace) -> int:
         _write_text(path, json.dumps(to_json(tape), indent=1) + "\n")
         return 0
     from app.autograd.drawing import to_drawing
-    from app.autograd.grouping import group_by_layer, opened
+    from app.autograd.grouping import group_by_layer
 
-    unfolded = opened(group_by_layer(tape)) if options.unfolded else frozenset()
+    unfolded = frozenset(group.key for group in group_by_layer(tape)) if options.unfolded else frozenset()
     print(_picture(to_drawing(tape, unfolded), path))
     return 0
 

@@ -34,10 +34,21 @@ class TabbedPane(QWidget):
         column.addWidget(self.stack, 1)
         self.tabs.selected.connect(self._select)
 
-    def add(self, key: str, text: str, icon: str, page: QWidget, edge: str = "") -> None:
+    def add(self, key: str, text: str, icon: str, page: QWidget | None = None, edge: str = "") -> None:
+        """Add a tab; a page that is not made yet is put in later by `fill`."""
         self._keys.append(key)
-        self.stack.addWidget(page)
+        self.stack.addWidget(page or QWidget())
         self.tabs.add(key, text, icon, edge)
+
+    def fill(self, key: str, page: QWidget) -> None:
+        """Put the page of a tab in."""
+        index = self._keys.index(key)
+        shown = self.stack.currentIndex()
+        placeholder = self.stack.widget(index)
+        self.stack.insertWidget(index, page)
+        self.stack.removeWidget(placeholder)
+        placeholder.deleteLater()
+        self.stack.setCurrentIndex(shown)
 
     def add_corner(self, widget: QWidget) -> None:
         """Put something at the right end of the row of tabs."""

@@ -11,7 +11,6 @@ from app.document import Document
 from app.project_file import ProjectFileError
 from app.resources import path as resource_path
 from app.settings import Settings
-from app.views.dialogs.message import Answer, ask_unsaved
 
 FILTER = "Tapedeck project (*.tape)"
 
@@ -94,5 +93,7 @@ class Files(QObject):
         """Ask what becomes of unsaved changes; False if the person would rather stay."""
         if not self._document.dirty:
             return True
+        from app.views.dialogs.message import Answer, ask_unsaved
+
         answer = ask_unsaved(self._window, self._document.project.name)
         return self.save() if answer is Answer.SAVE else answer is Answer.DISCARD

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QSize, Qt
+from PySide6.QtCore import QSize, Qt, QTimer
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QApplication, QMainWindow, QStackedWidget, QVBoxLayout, QWidget
 
@@ -21,31 +21,21 @@ from app.document import Document
 from app.settings import Settings
 from app.views import theme
 from app.views.actions import Actions
-from app.views.autograd.inspector import TapeInspector
-from app.views.autograd.room import AutogradRoom
-from app.views.autograd_control import AutogradControl
 from app.views.canvas.canvas import Canvas
-from app.views.code_view import CodeView
-from app.views.dialogs.message import Answer, ErrorDialog, running_dialog
 from app.views.docks import TabbedDock, TabbedPane
-from app.views.export_control import ExportControl
 from app.views.files import Files
+from app.views.furnish import furnishing
 from app.views.inspector.inspector import Inspector
 from app.views.links import Links
 from app.views.live import Live
 from app.views.menus import build_menus
-from app.views.outline import Outline
 from app.views.palette import Palette
 from app.views.problems import ProblemsPanel
 from app.views.run_control import RunControl
 from app.views.selection import Selection
 from app.views.status import StatusLine
 from app.views.toolbar import Toolbar
-from app.views.training.console import Console
-from app.views.training.curves import Curves
-from app.views.training.run_panel import RunPanel
 from app.views.training.session import RunSession
-from app.views.training.settings_form import TrainingForm
 from app.views.widgets.banner import Banner
 from app.views.widgets.painting import label
 from app.views.widgets.segmented import Segmented
@@ -53,12 +43,38 @@ from app.views.widgets.toast import ToastStack
 
 if TYPE_CHECKING:
     from app.training.events import Failed
+    from app.views.autograd.inspector import TapeInspector
+    from app.views.autograd.room import AutogradRoom
+    from app.views.autograd_control import AutogradControl
+    from app.views.code_view import CodeView
+    from app.views.export_control import ExportControl
+    from app.views.outline import Outline
+    from app.views.page_links import PageLinks
+    from app.views.training.console import Console
+    from app.views.training.curves import Curves
+    from app.views.training.run_panel import RunPanel
+    from app.views.training.settings_form import TrainingForm
 
 EXAMPLE = "digits.tape"
 
 
 class MainWindow(QMainWindow):
-    """One window on one project. `start` loads torch behind it; before that the window draws and names already."""
+    """One window on one project. `start` loads torch behind it; before that the window draws and names already.
+
+    The pages that are not in front are made after the first painting, by `furnish`.
+    """
+
+    room: AutogradRoom
+    code: CodeView
+    outline: Outline
+    tape_inspector: TapeInspector
+    training_form: TrainingForm
+    curves: Curves
+    console: Console
+    runs: RunPanel
+    autograd_control: AutogradControl
+    export_control: ExportControl
+    page_links: PageLinks
 
     def __init__(self, settings: Settings | None = None, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -80,24 +96,16 @@ class MainWindow(QMainWindow):
         self.toolbar.set_project_menu(self.file_menu)
         self._lay_out()
         self.links = Links(self)
+        self._steps = furnishing(self)
         self._restore()
 
     def _make_views(self) -> None:
         self.canvas = Canvas(self.document, self.selection, self.catalog)
-        self.room = AutogradRoom()
-        self.code = CodeView(self.selection)
         self.palette_view = Palette(self.catalog)
-        self.outline = Outline(self.document, self.selection, self.catalog)
         self.inspector = Inspector(self.document, self.selection, self.catalog, self.background)
-        self.tape_inspector = TapeInspector()
         self.inspectors = QStackedWidget()
         self.inspectors.addWidget(self.inspector)
-        self.inspectors.addWidget(self.tape_inspector)
-        self.training_form = TrainingForm(self.document, self.background)
         self.problems_panel = ProblemsPanel(self.catalog, self.selection)
-        self.curves = Curves()
-        self.console = Console()
-        self.runs = RunPanel()
         self.status = StatusLine(self)
         self.banner = Banner(parent=self)
         self.banner.hide()
@@ -106,16 +114,12 @@ class MainWindow(QMainWindow):
     def _make_controls(self) -> None:
         self.files = Files(self.document, self.settings, self)
         self.run_control = RunControl(self.document, self.live, self.session, self.settings, self)
-        self.autograd_control = AutogradControl(
-            self.room, self.document, self.catalog, self.live, self.session, self.background, self.settings, self
-        )
-        self.export_control = ExportControl(self.document, self.live, self.session, self.background, self.settings, self)
 
     def _lay_out(self) -> None:
         self.centre = TabbedPane(self, central=True)
         self.centre.add("network", "Network", "network", self.canvas)
-        self.centre.add("autograd", "Autograd", "autograd", self.room, edge="back")
-        self.centre.add("code", "Code", "code", self.code)
+        self.centre.add("autograd", "Autograd", "autograd", edge="back")
+        self.centre.add("code", "Code", "code")
         self.overlay_caption = label("Overlay", "tab", "text3")
         self.centre.add_corner(self.overlay_caption)
         self.centre.add_corner(self.overlay)
@@ -140,15 +144,15 @@ class MainWindow(QMainWindow):
     def _make_docks(self) -> None:
         self.left = TabbedDock("left", "Layers", QSize(220, 600), 200, self)
         self.left.pane.add("layers", "Layers", "layers", self.palette_view)
-        self.left.pane.add("outline", "Outline", "tree", self.outline)
+        self.left.pane.add("outline", "Outline", "tree")
         self.right = TabbedDock("right", "Inspector", QSize(304, 700), 304, self)
         self.right.pane.add("inspector", "Inspector", "inspector", self.inspectors)
-        self.right.pane.add("training", "Training", "runs", self.training_form)
+        self.right.pane.add("training", "Training", "runs")
         self.bottom = TabbedDock("bottom", "Problems and curves", QSize(800, 176), 400, self)
         self.bottom.pane.add("problems", "Problems", "error", self.problems_panel)
-        self.bottom.pane.add("curves", "Curves", "curves", self.curves)
-        self.bottom.pane.add("console", "Console", "console", self.console)
-        self.bottom.pane.add("runs", "Runs", "runs", self.runs)
+        self.bottom.pane.add("curves", "Curves", "curves")
+        self.bottom.pane.add("console", "Console", "console")
+        self.bottom.pane.add("runs", "Runs", "runs")
         self.addDockWidget(Qt.DockWidgetArea.LeftDockWidgetArea, self.left)
         self.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, self.right)
         self.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, self.bottom)
@@ -168,9 +172,20 @@ class MainWindow(QMainWindow):
     # -- what others ask of the window --------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Load torch behind the window."""
+        """Make the other pages, one at a time so that the window answers in between, and load torch behind it."""
         self.status.set_torch("Loading PyTorch…")
-        self.live.start()
+        QTimer.singleShot(0, self._furnish_one)
+
+    def furnish(self) -> None:
+        """Make all pages that are not there yet, now."""
+        for _ in self._steps:
+            pass
+
+    def _furnish_one(self) -> None:
+        if next(self._steps, "done") == "done":
+            self.live.start()
+        else:
+            QTimer.singleShot(0, self._furnish_one)
 
     def open_first(self) -> None:
         """What a person sees who opened no file: the example that trains in seconds, or the project opened last."""
@@ -184,10 +199,16 @@ class MainWindow(QMainWindow):
         return self.files.open(path)
 
     def start_run(self) -> None:
+        self.furnish()
         self.run_control.run()
+
+    def ask_export(self) -> None:
+        self.furnish()
+        self.export_control.ask()
 
     def show_page(self, key: str) -> None:
         """Bring a tab of the centre or of the bottom dock to the front."""
+        self.furnish()
         pane = self.centre if key in ("network", "autograd", "code") else self.bottom.pane
         if pane is not self.centre:
             self.bottom.show()
@@ -234,6 +255,8 @@ class MainWindow(QMainWindow):
             self.show_details(failed.message, failed.cure, failed.traceback)
 
     def show_details(self, title: str, cure: str, trace: str) -> None:
+        from app.views.dialogs.message import ErrorDialog
+
         ErrorDialog(title, cure=cure, traceback=trace, parent=self).open()
 
     def show_unexpected(self, message: str, trace: str) -> None:
@@ -265,6 +288,8 @@ class MainWindow(QMainWindow):
 
     def _may_stop_run(self) -> bool:
         """Ask whether the run under way may end."""
+        from app.views.dialogs.message import Answer, running_dialog
+
         progress = self.session.progress()
         where = f"epoch {progress.epoch} of {progress.epochs}" if progress else "its beginning"
         dialog = running_dialog(where, self)

@@ -11,8 +11,6 @@ from PySide6.QtWidgets import QApplication, QHBoxLayout, QMenu, QWidget
 from app.resources import path as resource_path
 from app.views import icons
 from app.views.actions import Actions
-from app.views.dialogs.about import AboutDialog
-from app.views.dialogs.shortcuts import CommandPalette, Gesture, ShortcutSheet
 from app.views.widgets.button import Button
 from app.views.widgets.painting import Glyph, label
 
@@ -21,16 +19,18 @@ if TYPE_CHECKING:
 
 Key = QKeySequence.StandardKey
 
+# What is done with the mouse, for the sheet of shortcuts.
 GESTURES = (
-    Gesture("Drag from a port", "draw a wire; let it go on nothing to search for what fits"),
-    Gesture("Drag an input end", "move a wire, or take it off"),
-    Gesture("Alt + click", "cut a wire"),
-    Gesture("Drop on a wire", "insert a layer"),
-    Gesture("Double-click on nothing", "search for a layer to add"),
-    Gesture("Wheel", "zoom at the pointer"),
-    Gesture("Middle drag, Space + drag", "pan"),
-    Gesture("Drag on nothing", "select; Shift adds, Ctrl toggles"),
+    ("Drag from a port", "draw a wire; let it go on nothing to search for what fits"),
+    ("Drag an input end", "move a wire, or take it off"),
+    ("Alt + click", "cut a wire"),
+    ("Drop on a wire", "insert a layer"),
+    ("Double-click on nothing", "search for a layer to add"),
+    ("Wheel", "zoom at the pointer"),
+    ("Middle drag, Space + drag", "pan"),
+    ("Drag on nothing", "select; Shift adds, Ctrl toggles"),
 )
+
 
 
 def build_menus(window: MainWindow) -> Actions:
@@ -87,7 +87,7 @@ def _file(window: MainWindow, actions: Actions) -> None:
     actions.add(menu, "save", "&Save", files.save, Key.Save, "save")
     actions.add(menu, "save-as", "Save &as…", files.save_as, "Ctrl+Shift+S")
     menu.addSeparator()
-    actions.add(menu, "export", "&Export code and weights…", window.export_control.ask, "Ctrl+E", "export")
+    actions.add(menu, "export", "&Export code and weights…", window.ask_export, "Ctrl+E", "export")
     menu.addSeparator()
     actions.add(menu, "quit", "&Quit", window.close, Key.Quit)
 
@@ -160,11 +160,10 @@ def _run(window: MainWindow, actions: Actions) -> None:
 
 def _autograd(window: MainWindow, actions: Actions) -> None:
     menu = actions.menu("&Autograd")
-    control = window.autograd_control
 
     def capture(train: bool) -> None:
         window.show_page("autograd")
-        control.capture(train)
+        window.autograd_control.capture(train)
 
     actions.add(menu, "capture", "&Capture one batch", lambda: capture(True), "Ctrl+Return", "autograd")
     actions.add(menu, "capture-eval", "Capture in &eval mode", lambda: capture(False))
@@ -173,16 +172,34 @@ def _autograd(window: MainWindow, actions: Actions) -> None:
 def _help(window: MainWindow, actions: Actions) -> None:
     menu = actions.menu("&Help")
     actions.add(
-        menu, "commands", "Search &commands", lambda: CommandPalette(actions.all(), window).open(),
+        menu, "commands", "Search &commands", lambda: _commands(window, actions),
         ("Ctrl+K", "Ctrl+Shift+P"), "search",
     )  # fmt: skip
     actions.add(menu, "shortcuts", "&Shortcuts", lambda: _shortcuts(window, actions), ("?", "F1"), "help")
     menu.addSeparator()
-    actions.add(menu, "about", "&About Tapedeck", lambda: AboutDialog(window).open())
+    actions.add(menu, "about", "&About Tapedeck", lambda: _about(window))
     actions.add(menu, "about-qt", "About &Qt", QApplication.aboutQt)
 
 
+# The dialogs are imported when they are first asked for.
+
+
 def _shortcuts(window: MainWindow, actions: Actions) -> None:
+    from app.views.dialogs.shortcuts import Gesture, ShortcutSheet
+
     groups = [(title, list(group)) for title, group in actions.groups]
     walking = [window.canvas.actions[f"nudge_{side}"] for side in ("left", "right", "up", "down")]
-    ShortcutSheet([*groups, ("Canvas", [*walking, *GESTURES])], window).open()
+    gestures = [Gesture(keys, text) for keys, text in GESTURES]
+    ShortcutSheet([*groups, ("Canvas", [*walking, *gestures])], window).open()
+
+
+def _commands(window: MainWindow, actions: Actions) -> None:
+    from app.views.dialogs.shortcuts import CommandPalette
+
+    CommandPalette(actions.all(), window).open()
+
+
+def _about(window: MainWindow) -> None:
+    from app.views.dialogs.about import AboutDialog
+
+    AboutDialog(window).open()

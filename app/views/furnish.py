@@ -1,0 +1,87 @@
+"""The pages behind the first ones, made after the window stands: one a step, their imports included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from app.views.main_window import MainWindow
+
+
+def furnishing(window: MainWindow) -> Iterator[None]:
+    """Each step makes a page and puts it under its tab; the last one connects them."""
+    for step in (_outline, _code, _training, _curves, _runs, _room, _exporting, _links):
+        step(window)
+        yield
+
+
+def _outline(window: MainWindow) -> None:
+    from app.views.outline import Outline
+
+    window.outline = Outline(window.document, window.selection, window.catalog)
+    window.left.pane.fill("outline", window.outline)
+
+
+def _code(window: MainWindow) -> None:
+    from app.views.code_view import CodeView
+
+    window.code = CodeView(window.selection)
+    window.centre.fill("code", window.code)
+
+
+def _training(window: MainWindow) -> None:
+    from app.views.training.settings_form import TrainingForm
+
+    window.training_form = TrainingForm(window.document, window.background)
+    window.right.pane.fill("training", window.training_form)
+
+
+def _curves(window: MainWindow) -> None:
+    from app.views.training.curves import Curves
+
+    window.curves = Curves()
+    window.bottom.pane.fill("curves", window.curves)
+
+
+def _runs(window: MainWindow) -> None:
+    from app.views.training.console import Console
+    from app.views.training.run_panel import RunPanel
+
+    window.console, window.runs = Console(), RunPanel()
+    window.bottom.pane.fill("console", window.console)
+    window.bottom.pane.fill("runs", window.runs)
+
+
+def _room(window: MainWindow) -> None:
+    from app.views.autograd.inspector import TapeInspector
+    from app.views.autograd.room import AutogradRoom
+    from app.views.autograd_control import AutogradControl
+
+    window.room, window.tape_inspector = AutogradRoom(), TapeInspector()
+    window.inspectors.addWidget(window.tape_inspector)
+    window.centre.fill("autograd", window.room)
+    window.autograd_control = AutogradControl(
+        window.room,
+        window.document,
+        window.catalog,
+        window.live,
+        window.session,
+        window.background,
+        window.settings,
+        window,
+    )
+
+
+def _exporting(window: MainWindow) -> None:
+    from app.views.export_control import ExportControl
+
+    window.export_control = ExportControl(
+        window.document, window.live, window.session, window.background, window.settings, window
+    )
+
+
+def _links(window: MainWindow) -> None:
+    from app.views.page_links import PageLinks
+
+    window.page_links = PageLinks(window)

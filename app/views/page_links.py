@@ -1,0 +1,177 @@
+"""Who hears whom once all pages are there: code, outline, autograd, and everything that follows a run."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, Qt
+
+from app.project import Project
+from app.views.dialogs.download import DownloadDialog
+from app.views.training.gradients import GradientOverlay
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+    from app.views.live import Torch
+    from app.views.main_window import MainWindow
+    from app.views.training.session import Run
+
+STRIPS = 0.25  # seconds between two paintings of the gradient strips
+CURVES_HEIGHT = 338
+MOVED_ON = "The drawing has moved on"
+
+STATES = {
+    "starting": ("Starting", "run"),
+    "running": ("Training", "run"),
+    "paused": ("Paused", "warn"),
+    "stopping": ("Stopping", "text2"),
+    "failed": ("Stopped by an error", "error"),
+}
+
+
+class PageLinks(QObject):
+    """Connects the later pages, and brings them up to date with what happened before they were there."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        self._painted = 0.0
+        self._gradients: GradientOverlay | None = None
+        self._pages()
+        self._runs()
+        self._words()
+        if window.live.torch is not None:
+            self._torch_loaded(window.live.torch)
+        if window.live.analysis is not None:
+            self._analysed(window.live.analysis)
+
+    # -- code, outline, autograd --------------------------------------------------------------------------------------
+
+    def _pages(self) -> None:
+        window = self._window
+        window.live.torch_loaded.connect(self._torch_loaded)
+        window.live.analysed.connect(self._analysed)
+        window.document.replaced.connect(self._project_replaced)
+        window.outline.jump_requested.connect(window.jump_to)
+        window.selection.changed.connect(self._selected)
+        window.centre.shown.connect(self._centre_shown)
+        window.room.nodeSelected.connect(self._backward_selected)
+        window.room.nodeHovered.connect(window.selection.hover)
+        window.room.detail.connect(lambda item: window.tape_inspector.show_item(window.room.tape, item))
+        window.curves.layerSelected.connect(lambda node: window.selection.set([node], window.curves))
+        window.curves.layerHovered.connect(window.selection.hover)
+        window.training_form.set_data_root(window.settings.data_folder)
+        window.training_form.download_requested.connect(self._download)
+
+    def _torch_loaded(self, torch: Torch) -> None:
+        self._window.training_form.set_devices(torch.devices)
+
+    def _analysed(self, analysis: Analysis) -> None:
+        window = self._window
+        window.code.set_source(analysis.source)
+        window.room.set_source_text(analysis.source.text)
+        window.outline.set_parameters(analysis.parameters)
+
+    def _project_replaced(self, _project: Project) -> None:
+        self._window.room.set_tape(None)
+
+    def _selected(self, ids: frozenset[str], origin: object) -> None:
+        window = self._window
+        if origin is not window.room:
+            window.room.select_nodes(ids)
+        window.curves.select_nodes(ids)
+
+    def _backward_selected(self, node: str | None) -> None:
+        if node is not None:
+            self._window.selection.set([node], self._window.room)
+
+    def _centre_shown(self, key: str) -> None:
+        window = self._window
+        window.inspectors.setCurrentWidget(window.tape_inspector if key == "autograd" else window.inspector)
+
+    def _download(self, source: str) -> None:
+        """Ask before anything is fetched; the dialog says how much and from where."""
+        window = self._window
+        dialog = DownloadDialog(source, window.settings.data_folder, window)
+        dialog.downloaded.connect(lambda _source: window.training_form.refresh_data())
+        dialog.open()
+
+    # -- runs ---------------------------------------------------------------------------------------------------------
+
+    def _runs(self) -> None:
+        window, control, session = self._window, self._window.run_control, self._window.session
+        window.curves.runRequested.connect(control.run)
+        window.runs.runRequested.connect(control.run)
+        window.runs.runChosen.connect(window.curves.set_run)
+        window.runs.set_session(session)
+        window.overlay.changed.connect(self._paint_gradients)
+        control.started.connect(self._run_started)
+        control.moved_on.connect(self._moved_on)
+        control.download_wanted.connect(self._download)
+        session.stateChanged.connect(self._run_state)
+        session.progressed.connect(self._progressed)
+        session.told.connect(window.console.tell)
+
+    def _run_started(self, run: Run) -> None:
+        window = self._window
+        window.banner.hide()
+        self._gradients = GradientOverlay(run.job.source, run.history)
+        window.curves.set_run(run)
+        window.console.begin(run)
+        window.show_page("curves")
+        if window.bottom.height() < CURVES_HEIGHT:
+            window.resizeDocks([window.bottom], [CURVES_HEIGHT], Qt.Orientation.Vertical)
+        window.canvas.set_running(True)
+        window.training_form.set_running(True)
+
+    def _run_state(self, state: str) -> None:
+        window, run = self._window, self._window.session.current
+        text, color = STATES.get(state, ("", "text2"))
+        device = run.history.started.device if run and run.history.started else ""
+        window.status.set_state(f"{text} on {device}" if device and text else text, color)
+        window.status.set_run(f"Run {run.number}" if run else "")
+        if not window.session.active:
+            window.canvas.set_running(False)
+            window.training_form.set_running(False)
+            self._progressed()
+
+    def _moved_on(self, moved: bool) -> None:
+        """The drawing is no longer the one that is being trained."""
+        banner = self._window.banner
+        if moved:
+            reason = "The run goes on with the network as it was when it began; your edits are for the next run."
+            banner.set("info", MOVED_ON, reason)
+            banner.show()
+        elif banner.title() == MOVED_ON:
+            banner.hide()
+
+    def _progressed(self) -> None:
+        window, session = self._window, self._window.session
+        if session.current is None:
+            return
+        window.curves.refresh()
+        window.runs.refresh()
+        now = time.monotonic()
+        if now - self._painted > STRIPS or not session.active:
+            self._painted = now
+            self._paint_gradients()
+
+    def _paint_gradients(self, _overlay: str = "") -> None:
+        """Strips on the nodes that are as they were when the run began."""
+        window, run = self._window, self._window.session.current
+        shown = self._gradients.read() if self._gradients and window.overlay.value() == "Gradients" else None
+        if run is None or shown is None:
+            window.canvas.set_gradients({}, 1e-3, 10.0)
+            return
+        same = window.run_control.unchanged(run)
+        norms = {node: values for node, values in shown.norms.items() if node in same}
+        window.canvas.set_gradients(norms, shown.low, shown.high)
+
+    # -- words --------------------------------------------------------------------------------------------------------
+
+    def _words(self) -> None:
+        window = self._window
+        for control in (window.export_control, window.autograd_control):
+            control.said.connect(window.say)
+            control.refused.connect(window.refuse)
