@@ -26,6 +26,7 @@ class Chart(Card):
     def __init__(self, title: str, note: str = "", *, plot: StepPlot | None = None, legend: bool = True) -> None:
         super().__init__(title, note, legend=legend)
         self.plot = plot or StepPlot()
+        self.plot.setAccessibleName(title)
         self.history = History()
         self.scale = TimeScale(self.history)
         self.body.addWidget(self.plot, 1)
