@@ -245,13 +245,13 @@ def graph_from(record: _GraphRecord, ops: Catalog) -> Graph:
     for i, item in enumerate(record.nodes):
         place = f"$.graph.nodes[{i}]"
         if item.id in nodes:
-            raise ProjectFileError(f"two nodes have the id {item.id!r} - at `{place}.id`; give one another id")
+            raise ProjectFileError(f"two nodes have the id {item.id!r:.60} - at `{place}.id`; give one another id")
         node = Node(item.id, item.op, item.name, _decoded(item.params, f"{place}.params"))
         if item.op in ops:
             try:
                 check_node(ops[item.op], node)
             except ParamError as error:
-                raise ProjectFileError(f"{item.name}: {error} - at `{place}.params`") from error
+                raise ProjectFileError(f"{item.name:.60}: {error} - at `{place}.params`") from error
         nodes[item.id] = node
     edges: list[Edge] = []
     graph = Graph(FrozenMap(nodes))
@@ -266,14 +266,14 @@ def graph_from(record: _GraphRecord, ops: Catalog) -> Graph:
 def _check_edge(graph: Graph, edge: Edge, place: str, ops: Catalog) -> None:
     for end, node_id in (("source", edge.source), ("target", edge.target)):
         if node_id not in graph.nodes:
-            raise ProjectFileError(f"a wire ends at node {node_id!r}, which is not there - at `{place}.{end}`")
+            raise ProjectFileError(f"a wire ends at node {node_id!r:.60}, which is not there - at `{place}.{end}`")
     source, target = graph.nodes[edge.source], graph.nodes[edge.target]
     if target.op in ops and ops[target.op].input(edge.port) is None:
         ports = ", ".join(port.name for port in ops[target.op].inputs) or "no inputs"
-        raise ProjectFileError(f"{target.name} has no input {edge.port!r}, it has {ports} - at `{place}.port`")
+        raise ProjectFileError(f"{target.name:.60} has no input {edge.port!r:.60}, it has {ports} - at `{place}.port`")
     if source.op in ops and edge.output >= len(ops[source.op].outputs):
         count = len(ops[source.op].outputs)
-        raise ProjectFileError(f"{source.name} has {count} outputs, not number {edge.output} - at `{place}.output`")
+        raise ProjectFileError(f"{source.name:.60} has {count} outputs, not number {edge.output} - at `{place}.output`")
 
 
 def _check_ports(edges: list[Edge], graph: Graph, ops: Catalog) -> None:
@@ -285,7 +285,7 @@ def _check_ports(edges: list[Edge], graph: Graph, ops: Catalog) -> None:
         place = (edge.target, edge.port, edge.index if port is None or port.variadic else 0)
         if place in seen:
             name = graph.nodes[edge.target].name
-            raise ProjectFileError(f"two wires end at {edge.port} of {name} - at `$.graph.edges[{i}]`; remove one")
+            raise ProjectFileError(f"two wires end at {edge.port:.60} of {name:.60} - at `$.graph.edges[{i}]`; remove one")
         seen.add(place)
 
 

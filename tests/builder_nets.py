@@ -74,7 +74,7 @@ def chain(length: int, op: str = "nn.ReLU", **params: Any) -> Graph:
 
 
 def around(spec: OpSpec, params: Mapping[str, Any] | None = None) -> Graph:
-    """A net of one op: an input on every port that must have one, an output on everything that comes out as a tensor."""
+    """A net of one op: an input on every port that must have one, an output on every tensor that comes out."""
     dtype = {"dtype": INT64} if spec.key == "nn.Embedding" else {}
     rows: list[Row] = [("input", f"in_{p.name}", {"shape": sample(spec), **dtype}) for p in spec.inputs if p.required]
     rows.append((spec.key, "it", params or {}))

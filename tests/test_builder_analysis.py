@@ -83,7 +83,7 @@ def test_code_gives_what_the_drawing_says(analysis: Analysis, batches: tuple[int
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # torch's words on shapes that nobody would draw
 def test_meta_tensors_say_what_real_ones_say() -> None:
-    """Random parameters on random shapes: where the call runs it gives what was said, where it does not that was said."""
+    """Random parameters on random shapes: a call that runs gives what was said, of one that does not that was said."""
     import random
 
     from app.builder.literals import AUTO
@@ -134,7 +134,11 @@ def test_meta_tensors_say_what_real_ones_say() -> None:
             assert isinstance(said, shapes.Failed), f"{spec.key} {dict(resolved)} {value}: {error}"
             continue
         if isinstance(said, shapes.Failed):  # it does run with a batch of 6 by chance
-            assert spec.key in ("Tensor.view", "torch.reshape", "nn.Flatten", "nn.Unflatten"), (spec.key, dict(resolved), value)
+            assert spec.key in ("Tensor.view", "torch.reshape", "nn.Flatten", "nn.Unflatten"), (
+                spec.key,
+                dict(resolved),
+                value,
+            )
             continue
         ran += 1
         tensors = [t for t in (found if isinstance(found, tuple) else (found,)) if isinstance(t, torch.Tensor)]
@@ -203,7 +207,9 @@ def test_an_edit_runs_again_only_what_it_changes(monkeypatch: pytest.MonkeyPatch
 
 def test_a_long_sequence_costs_no_more_than_a_short_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def net_of(length: int) -> Graph:
-        return net([("input", "x", {"shape": (length, 6)}), ("nn.LSTM", "lstm", {"num_layers": 2}), ("output", "y", {})])
+        return net(
+            [("input", "x", {"shape": (length, 6)}), ("nn.LSTM", "lstm", {"num_layers": 2}), ("output", "y", {})]
+        )
 
     taken = []
     real = shapes._Call.__call__
@@ -298,8 +304,8 @@ def test_input_and_output_are_asked_for() -> None:
 
 
 def test_a_loop_is_named_and_nothing_hangs() -> None:
-    rows = [("input", "x", {"shape": (4,)}), ("operator.add", "add", {}), ("nn.ReLU", "relu", {}), ("nn.Tanh", "after", {}),
-            ("output", "y", {})]  # fmt: skip
+    rows = [("input", "x", {"shape": (4,)}), ("operator.add", "add", {}), ("nn.ReLU", "relu", {}),
+            ("nn.Tanh", "after", {}), ("output", "y", {})]  # fmt: skip
     graph = net(rows, [("x", "add"), ("add", "relu"), ("relu", "after"), ("after", "y")])
     graph = graph.with_edge(Edge("relu", 0, "add", "other"))
     assert plan(graph, catalog()).loops == ("add", "relu")
@@ -354,7 +360,12 @@ def test_several_threads_may_ask_at_once() -> None:
 
 
 def broken_and_whole() -> list[Graph]:
-    rows = [("nn.Linear", {"in_features": 3}), ("nn.Dropout", {}), ("nn.Linear", {}), ("nn.LSTM", {"dropout": 0.5, "num_layers": 2})]
+    rows = [
+        ("nn.Linear", {"in_features": 3}),
+        ("nn.Dropout", {}),
+        ("nn.Linear", {}),
+        ("nn.LSTM", {"dropout": 0.5, "num_layers": 2}),
+    ]
     graphs = [net([("input", "x", {"shape": (5, 7)}), (op, "it", params), ("output", "y", {})]) for op, params in rows]
     typed = [graph.with_param("x", "dtype", DType("float64")) for graph in graphs]
     return graphs + typed

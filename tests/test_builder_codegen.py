@@ -65,10 +65,16 @@ RESIDUAL = net(
     ][:6]
     + [("nn.ReLU", "relu2", {}), ("output", "output1", {})],
     [
-        ("input1", "conv1"), ("conv1", "bn1"), ("bn1", "relu"), ("relu", "conv2"), ("conv2", "add", "input"),
-        ("input1", "add", "other"), ("add", "relu2"), ("relu2", "output1"),
+        ("input1", "conv1"),
+        ("conv1", "bn1"),
+        ("bn1", "relu"),
+        ("relu", "conv2"),
+        ("conv2", "add", "input"),
+        ("input1", "add", "other"),
+        ("add", "relu2"),
+        ("relu2", "output1"),
     ],
-)  # fmt: skip
+)
 RESIDUAL_TEXT = '''
     from torch import nn
 
@@ -130,11 +136,14 @@ LSTM_TEXT = '''
 
 DECODER = net(
     [
-        ("input", "source", {"shape": (5, 8)}), ("input", "target", {"shape": (6, 8)}),
-        ("nn.LSTM", "encoder", {"hidden_size": 16}), ("nn.LSTM", "decoder", {"hidden_size": 16}), ("output", "out", {}),
+        ("input", "source", {"shape": (5, 8)}),
+        ("input", "target", {"shape": (6, 8)}),
+        ("nn.LSTM", "encoder", {"hidden_size": 16}),
+        ("nn.LSTM", "decoder", {"hidden_size": 16}),
+        ("output", "out", {}),
     ],
     [("source", "encoder"), ("target", "decoder"), ("encoder", "decoder", "hx", 1), ("decoder", "out")],
-)  # fmt: skip
+)
 DECODER_TEXT = '''
     from torch import nn
 
@@ -155,13 +164,23 @@ DECODER_TEXT = '''
 
 ATTENTION = net(
     [
-        ("input", "x", {"shape": (16, 64)}), ("input", "mask", {"shape": (16,), "dtype": INT64}),
-        ("nn.LayerNorm", "norm", {}), ("nn.MultiheadAttention", "attn", {}), ("operator.add", "add", {}),
+        ("input", "x", {"shape": (16, 64)}),
+        ("input", "mask", {"shape": (16,), "dtype": INT64}),
+        ("nn.LayerNorm", "norm", {}),
+        ("nn.MultiheadAttention", "attn", {}),
+        ("operator.add", "add", {}),
         ("output", "out", {}),
     ],
-    [("x", "norm"), ("norm", "attn", "query"), ("norm", "attn", "key"), ("norm", "attn", "value"),
-     ("x", "add", "input"), ("attn", "add", "other"), ("add", "out")],
-)  # fmt: skip
+    [
+        ("x", "norm"),
+        ("norm", "attn", "query"),
+        ("norm", "attn", "key"),
+        ("norm", "attn", "value"),
+        ("x", "add", "input"),
+        ("attn", "add", "other"),
+        ("add", "out"),
+    ],
+)
 ATTENTION_TEXT = '''
     from torch import nn
 
@@ -183,13 +202,27 @@ ATTENTION_TEXT = '''
 
 TWO_AND_TWO = net(
     [
-        ("input", "image", {}), ("input", "meta", {"shape": (7,)}), ("nn.Flatten", "flatten", {}), ("torch.cat", "cat", {}),
-        ("nn.Linear", "fc", {}), ("nn.Linear", "head", {"out_features": 10}), ("nn.Linear", "aux", {"out_features": 1}),
-        ("output", "logits", {}), ("output", "age", {}),
+        ("input", "image", {}),
+        ("input", "meta", {"shape": (7,)}),
+        ("nn.Flatten", "flatten", {}),
+        ("torch.cat", "cat", {}),
+        ("nn.Linear", "fc", {}),
+        ("nn.Linear", "head", {"out_features": 10}),
+        ("nn.Linear", "aux", {"out_features": 1}),
+        ("output", "logits", {}),
+        ("output", "age", {}),
     ],
-    [("image", "flatten"), ("flatten", "cat"), ("meta", "cat"), ("cat", "fc"), ("fc", "head"), ("fc", "aux"),
-     ("head", "logits"), ("aux", "age")],
-)  # fmt: skip
+    [
+        ("image", "flatten"),
+        ("flatten", "cat"),
+        ("meta", "cat"),
+        ("cat", "fc"),
+        ("fc", "head"),
+        ("fc", "aux"),
+        ("head", "logits"),
+        ("aux", "age"),
+    ],
+)
 TWO_AND_TWO_TEXT = '''
     import torch
     from torch import nn
@@ -220,14 +253,23 @@ LONG = net(
         (
             "nn.Conv2d",
             "first convolution",
-            {"kernel_size": (3, 5), "stride": 2, "padding": (1, 2), "dilation": (1, 1), "bias": False,
-             "padding_mode": "circular"},
+            {
+                "kernel_size": (3, 5),
+                "stride": 2,
+                "padding": (1, 2),
+                "dilation": (1, 1),
+                "bias": False,
+                "padding_mode": "circular",
+            },
         ),
-        ("nn.AvgPool2d", "pool", {"kernel_size": (2, 2), "stride": 1, "ceil_mode": True, "count_include_pad": False,
-                                  "divisor_override": 3}),
+        (
+            "nn.AvgPool2d",
+            "pool",
+            {"kernel_size": (2, 2), "stride": 1, "ceil_mode": True, "count_include_pad": False, "divisor_override": 3},
+        ),
         ("output", "output1", {}),
     ]
-)  # fmt: skip
+)
 LONG_TEXT = '''
     from torch import nn
 
@@ -363,16 +405,27 @@ def test_outputs_are_returned_in_the_order_they_were_added() -> None:
 
 
 def test_inputs_are_taken_in_the_order_they_were_added() -> None:
-    rows = [("input", "b", {"shape": (2,)}), ("input", "a", {"shape": (3,)}), ("torch.cat", "cat", {}), ("output", "y", {})]
+    rows = [
+        ("input", "b", {"shape": (2,)}),
+        ("input", "a", {"shape": (3,)}),
+        ("torch.cat", "cat", {}),
+        ("output", "y", {}),
+    ]
     analysis = analyse(net(rows, [("a", "cat"), ("b", "cat"), ("cat", "y")]))
     assert [spec.name for spec in analysis.source.inputs] == ["b", "a"]
     assert "torch.cat([a, b], dim=1)" in analysis.source.text
 
 
 def test_masks_reach_the_arguments_they_are_meant_for() -> None:
-    rows = [("input", "x", {"shape": (16, 64)}), ("input", "pad", {"shape": (16,)}), ("nn.MultiheadAttention", "attn", {}),
-            ("output", "y", {}), ("output", "w", {})]  # fmt: skip
-    wires = [("x", "attn", "query"), ("x", "attn", "key"), ("x", "attn", "value"), ("attn", "y"), ("attn", "w", "input", 1)]
+    rows = [("input", "x", {"shape": (16, 64)}), ("input", "pad", {"shape": (16,)}),
+            ("nn.MultiheadAttention", "attn", {}), ("output", "y", {}), ("output", "w", {})]  # fmt: skip
+    wires = [
+        ("x", "attn", "query"),
+        ("x", "attn", "key"),
+        ("x", "attn", "value"),
+        ("attn", "y"),
+        ("attn", "w", "input", 1),
+    ]
     graph = net(rows, wires)
     assert "x, attn_weights = self.attn(x, x, x)" in analyse(graph).source.text
     masked = wired(graph, "pad", "attn", "attn_mask")
@@ -394,7 +447,12 @@ def test_many_wires_break_into_lines_of_at_most_a_hundred() -> None:
 
 
 def test_a_value_used_twice_keeps_its_name_until_the_last() -> None:
-    rows = [("input", "input1", {"shape": (4,)}), ("nn.Tanh", "t", {}), ("operator.mul", "square", {}), ("output", "y", {})]
+    rows = [
+        ("input", "input1", {"shape": (4,)}),
+        ("nn.Tanh", "t", {}),
+        ("operator.mul", "square", {}),
+        ("output", "y", {}),
+    ]
     source = analyse(net(rows, [("input1", "t"), ("t", "square"), ("t", "square", "other"), ("square", "y")])).source
     assert "        x = self.t(x)\n        x = x * x\n        return x\n" in source.text
 

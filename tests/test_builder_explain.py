@@ -33,7 +33,12 @@ def behind(shape: tuple[int, ...], op: str, params: dict[str, Any] | None = None
 def joined(left: tuple[int, ...], right: tuple[int, ...], op: str, params: dict[str, Any] | None = None) -> Graph:
     ports = ("tensors", "tensors") if op == "torch.cat" else ("input", "other")
     return net(
-        [("input", "a", {"shape": left}), ("input", "b", {"shape": right}), (op, "it", params or {}), ("output", "y", {})],
+        [
+            ("input", "a", {"shape": left}),
+            ("input", "b", {"shape": right}),
+            (op, "it", params or {}),
+            ("output", "y", {}),
+        ],
         [("a", "it", ports[0]), ("b", "it", ports[1]), ("it", "y")],
     )
 
@@ -67,10 +72,14 @@ MISTAKES: dict[str, Mistake] = {
         ("Insert Flatten and follow", "Take in_features from the input"),
     ),
     "linear: whole numbers": Mistake(
-        behind((8,), "nn.Linear", dtype=INT64), ("Linear expects float32, gets int64 in N×8 from x",), ("Make x float32",)
+        behind((8,), "nn.Linear", dtype=INT64),
+        ("Linear expects float32, gets int64 in N×8 from x",),
+        ("Make x float32",),
     ),
     "linear: double precision": Mistake(
-        behind((8,), "nn.Linear", dtype=DType("float64")), ("expects float32, gets float64 in N×8",), ("Make x float32",)
+        behind((8,), "nn.Linear", dtype=DType("float64")),
+        ("expects float32, gets float64 in N×8",),
+        ("Make x float32",),
     ),
     "activation: whole numbers": Mistake(
         behind((8,), "nn.GELU", dtype=INT64), ("GELU expects float32, gets int64 in N×8",), ("Make x float32",)
@@ -97,7 +106,9 @@ MISTAKES: dict[str, Mistake] = {
         behind((3, 8, 8), "nn.Conv2d", {"groups": 2}), ("cannot part 3 channels into 2 groups",), ("Set groups=1",)
     ),
     "conv: whole numbers": Mistake(
-        behind((3, 8, 8), "nn.Conv2d", dtype=DType("uint8")), ("Conv2d expects float32, gets uint8",), ("Make x float32",)
+        behind((3, 8, 8), "nn.Conv2d", dtype=DType("uint8")),
+        ("Conv2d expects float32, gets uint8",),
+        ("Make x float32",),
     ),
     "conv1d: a picture": Mistake(
         behind((3, 8, 8), "nn.Conv1d"), ("Conv1d expects 3 dimensions, gets N×3×8×8",), ("Insert Flatten",)
@@ -107,7 +118,8 @@ MISTAKES: dict[str, Mistake] = {
     ),
     "conv1d: too small": Mistake(behind((4, 2), "nn.Conv1d"), ("window of 3, larger than the 2",), ("Set padding=1",)),
     "convtranspose: channels": Mistake(
-        behind((3, 8, 8), "nn.ConvTranspose2d", {"in_channels": 5}), ("expects 5 channels, gets 3",),
+        behind((3, 8, 8), "nn.ConvTranspose2d", {"in_channels": 5}),
+        ("expects 5 channels, gets 3",),
         ("Take in_channels from the input",),
     ),
     "bn2d: features": Mistake(
@@ -117,7 +129,9 @@ MISTAKES: dict[str, Mistake] = {
     ),
     "bn2d: rank": Mistake(behind((10,), "nn.BatchNorm2d"), ("BatchNorm2d expects 4 dimensions, gets N×10",)),
     "bn1d: rank": Mistake(
-        behind((3, 8, 8), "nn.BatchNorm1d"), ("BatchNorm1d expects 2 or 3 dimensions, gets N×3×8×8",), ("Insert Flatten",)
+        behind((3, 8, 8), "nn.BatchNorm1d"),
+        ("BatchNorm1d expects 2 or 3 dimensions, gets N×3×8×8",),
+        ("Insert Flatten",),
     ),
     "layernorm: shape": Mistake(
         behind((5, 16), "nn.LayerNorm", {"normalized_shape": (8,)}),
@@ -130,7 +144,9 @@ MISTAKES: dict[str, Mistake] = {
     "pool: rank": Mistake(
         behind((100,), "nn.MaxPool2d"), ("MaxPool2d expects 4 dimensions, gets N×100",), ("Make it 1×10×10",)
     ),
-    "functional pool: too small": Mistake(behind((3, 1, 4), "F.max_pool2d"), ("max_pool2d has a window of 2×2",), ("Set padding=1",)),
+    "functional pool: too small": Mistake(
+        behind((3, 1, 4), "F.max_pool2d"), ("max_pool2d has a window of 2×2",), ("Set padding=1",)
+    ),
     "embedding: floats": Mistake(
         behind((7,), "nn.Embedding"), ("Embedding expects int64, gets float32 in N×7 from x",), ("Make x int64",)
     ),
@@ -143,7 +159,9 @@ MISTAKES: dict[str, Mistake] = {
         behind((3, 8, 8), "nn.LSTM"), ("LSTM expects 2 or 3 dimensions, gets N×3×8×8",), ("Insert Flatten",)
     ),
     "gru: features": Mistake(
-        behind((5, 12), "nn.GRU", {"input_size": 64}), ("GRU expects 64 features, gets 12",), ("Take input_size from the input",)
+        behind((5, 12), "nn.GRU", {"input_size": 64}),
+        ("GRU expects 64 features, gets 12",),
+        ("Take input_size from the input",),
     ),
     "attention: heads": Mistake(
         attention((5, 30), (5, 30), {"num_heads": 4}), ("cannot part 30 features among 4 heads",), ("Set num_heads=3",)
@@ -154,9 +172,13 @@ MISTAKES: dict[str, Mistake] = {
         ("Take embed_dim from the input",),
     ),
     "attention: keys of another width": Mistake(
-        attention((5, 32), (5, 16), {"kdim": 32, "vdim": 16}), ("expects 32 features as key, gets 16",), ("Set kdim=16",)
+        attention((5, 32), (5, 16), {"kdim": 32, "vdim": 16}),
+        ("expects 32 features as key, gets 16",),
+        ("Set kdim=16",),
     ),
-    "add: no broadcast": Mistake(joined((32, 26, 26), (32, 28, 28), "operator.add"), ("add cannot join N×32×26×26 and N×32×28×28",)),
+    "add: no broadcast": Mistake(
+        joined((32, 26, 26), (32, 28, 28), "operator.add"), ("add cannot join N×32×26×26 and N×32×28×28",)
+    ),
     "sub: no broadcast": Mistake(joined((4,), (5,), "operator.sub"), ("sub cannot join N×4 and N×5",)),
     "mul: no broadcast": Mistake(joined((4, 5), (4, 6), "operator.mul"), ("mul cannot join N×4×5 and N×4×6",)),
     "cat: other dimensions": Mistake(
@@ -167,30 +189,44 @@ MISTAKES: dict[str, Mistake] = {
     "matmul: second wants turning": Mistake(
         joined((4, 6), (5, 6), "torch.matmul"), ("matmul cannot multiply N×4×6 and N×5×6",), ("Transpose the second",)
     ),
-    "matmul: nothing fits": Mistake(joined((4, 6), (5, 7), "torch.matmul"), ("matmul cannot multiply N×4×6 and N×5×7",)),
+    "matmul: nothing fits": Mistake(
+        joined((4, 6), (5, 7), "torch.matmul"), ("matmul cannot multiply N×4×6 and N×5×7",)
+    ),
     "view: wrong product": Mistake(
-        behind((3, 8, 8), "Tensor.view", {"size": (-1, 100)}), ("view to (-1, 100) does not fit N×3×8×8",), ("Set size=(-1, 192)",)
+        behind((3, 8, 8), "Tensor.view", {"size": (-1, 100)}),
+        ("view to (-1, 100) does not fit N×3×8×8",),
+        ("Set size=(-1, 192)",),
     ),
     "reshape: wrong product": Mistake(
-        behind((3, 8, 8), "torch.reshape", {"shape": (-1, 7, 5)}), ("reshape to (-1, 7, 5)", "N×3×8×8"), ("Set shape=(-1, 192)",)
+        behind((3, 8, 8), "torch.reshape", {"shape": (-1, 7, 5)}),
+        ("reshape to (-1, 7, 5)", "N×3×8×8"),
+        ("Set shape=(-1, 192)",),
     ),
     "unflatten: wrong product": Mistake(
-        behind((12,), "nn.Unflatten", {"unflattened_size": (3, 5)}), ("(3, 5)", "N×12"), ("Set unflattened_size=(3, -1)",)
+        behind((12,), "nn.Unflatten", {"unflattened_size": (3, 5)}),
+        ("(3, 5)", "N×12"),
+        ("Set unflattened_size=(3, -1)",),
     ),
     "permute: too few": Mistake(
-        behind((3, 8, 8), "torch.permute", {"dims": (0, 2, 1)}), ("permute names 3 dimensions, N×3×8×8 has 4",), ("Set dims=(0, 2, 3, 1)",)
+        behind((3, 8, 8), "torch.permute", {"dims": (0, 2, 1)}),
+        ("permute names 3 dimensions, N×3×8×8 has 4",),
+        ("Set dims=(0, 2, 3, 1)",),
     ),
     "permute: one twice": Mistake(
-        behind((5, 6), "torch.permute", {"dims": (0, 1, 1)}), ("permute to (0, 1, 1) does not fit N×5×6",), ("Set dims=(0, 2, 1)",)
+        behind((5, 6), "torch.permute", {"dims": (0, 1, 1)}),
+        ("permute to (0, 1, 1) does not fit N×5×6",),
+        ("Set dims=(0, 2, 1)",),
     ),
     "transpose: out of range": Mistake(behind((5,), "torch.transpose"), ("dim1=2", "N×5"), ("Set dim1=-1",)),
     "mean: out of range": Mistake(behind((5,), "torch.mean"), ("dim=(2, 3)", "N×5"), ("Set dim=(-1,)",)),
     "softmax: out of range": Mistake(behind((5,), "F.softmax", {"dim": 3}), ("dim=3", "N×5"), ("Set dim=-1",)),
-    "flatten: out of range": Mistake(behind((5,), "nn.Flatten", {"start_dim": 3}), ("start_dim=3", "N×5"), ("Set start_dim=-1",)),
+    "flatten: out of range": Mistake(
+        behind((5,), "nn.Flatten", {"start_dim": 3}), ("start_dim=3", "N×5"), ("Set start_dim=-1",)
+    ),
     "any other": Mistake(
         behind((3, 8, 8), "nn.MaxPool2d", {"padding": 3}), ("it does not fit: pad should be at most half", "N×3×8×8")
     ),
-}  # fmt: skip
+}
 
 
 def problem_at(graph: Graph, node: str = "it") -> Problem:

@@ -21,7 +21,8 @@ NASTY = (
     "training", "parameters", "_modules", "__init__", "__import__", "__class__", "type", "print", "match", "1", "3x3",
     "a b", "a-b", "a.b", "a\nb", "a\r\nimport os", "a\tb", "a\\", "'", '"', '"""', "'''", "#", "\x00", "\x1b[31m",
     "'); __import__('canary').sing(); ('", '"""\n__import__("canary").sing()\n"""', "x)\n        raise SystemExit  #",
-    "größe", "ﬁ", "ª", "²", "½", "数", "變換", "слой", "é", "é", "🙂", "\u202e", "\u200b", "\ud800", "ᵢ", "٣", "a" * 500,
+    "größe", "ﬁ", "ª", "²", "½", "数", "變換", "слой", "é", "é", "🙂", "\u202e", "\u200b", "\ud800", "ᵢ", "٣",
+    "a" * 500,
 )  # fmt: skip
 
 texts = st.one_of(st.sampled_from(NASTY), st.text(max_size=30), st.text(alphabet="ab_1'\"\n\\({ ", max_size=12))
@@ -47,7 +48,12 @@ def test_names_are_handed_out_once(wanted: list[str], modules: bool) -> None:
 def test_names_read_as_a_person_would_write_them() -> None:
     names = Names(frozenset({"input", "forward"}))
     assert [names.take(t) for t in ("conv", "conv", "conv", "conv_2")] == ["conv", "conv_2", "conv_3", "conv_2_2"]
-    assert [names.take(t) for t in ("input", "input", "Layer 1", "lambda")] == ["input_", "input__2", "Layer_1", "lambda_"]
+    assert [names.take(t) for t in ("input", "input", "Layer 1", "lambda")] == [
+        "input_",
+        "input__2",
+        "Layer_1",
+        "lambda_",
+    ]
     assert names.first_free(("conv", "y")) == "y" and names.first_free(("conv",)) == "conv"
 
 
@@ -62,7 +68,7 @@ def test_what_a_module_has_already_is_not_hidden() -> None:
 
 
 def example(names: list[str], inputs: tuple[str, str] = ("a", "b")):
-    """Two inputs, layers with and without a module, two outputs, under any names. Ids are plain, so rows are renamed."""
+    """Two inputs, layers with and without a module, two outputs, under any names."""
     rows = [
         ("input", "i", {"shape": (4,)}), ("input", "j", {"shape": (4,)}), ("nn.Linear", "l", {"out_features": 4}),
         ("operator.add", "p", {}), ("nn.Linear", "k", {"out_features": 3}), ("nn.GELU", "g", {"approximate": "tanh"}),
@@ -91,7 +97,7 @@ def test_structure_of_the_source_knows_nothing_of_names(names: list[str], inputs
 
 
 def test_nothing_that_was_typed_ever_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The canary sits where `__import__` would be looked up; every nasty name goes through a file, source and forward."""
+    """The canary sits where `__import__` is looked up; every name goes through a file, source and forward."""
     real = builtins.__import__
 
     def guarded(name, *args, **kwargs):
@@ -137,4 +143,6 @@ def test_names_of_unknown_ops_and_ports_reach_no_source(text: str) -> None:
     graph = graph.with_edge(Edge("a", 0, "c", text, 3))
     tree = ast.parse(analyse(graph).source.text)
     assert "canary" not in ast.dump(tree)
-    assert any(isinstance(n, ast.Assign) and isinstance(n.value, ast.Constant) and n.value.value is ... for n in ast.walk(tree))
+    assert any(
+        isinstance(n, ast.Assign) and isinstance(n.value, ast.Constant) and n.value.value is ... for n in ast.walk(tree)
+    )

@@ -103,7 +103,11 @@ class TestEveryParameter:
             if value is None and not param.optional:
                 continue
             again = parse_param(param, format_param(value))
-            wanted = (value,) if param.kind == "ints" and param.count == 0 and param.required and type(value) is int else value
+            wanted = (
+                (value,)
+                if param.kind == "ints" and param.count == 0 and param.required and type(value) is int
+                else value
+            )
             assert again == wanted and type(again) is type(wanted)
 
     def test_wrong_values_are_refused_with_words(self, spec, param) -> None:
