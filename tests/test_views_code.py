@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
@@ -11,6 +13,7 @@ from pytestqt.qtbot import QtBot
 from app.frozen import FrozenMap
 from app.source import Source
 from app.views import theme
+from app.views.code_edit import CodeEdit
 from app.views.code_text import spans
 from app.views.code_view import CodeView
 from app.views.selection import Selection
@@ -168,3 +171,15 @@ def test_the_colours_follow_the_theme(view: CodeView) -> None:
         assert color() != dark
     finally:
         theme.apply(app, before)
+
+
+@given(st.lists(st.lists(st.sampled_from(["x = 1", "", '"""', "def f():", "# é", "y = '𝒳'"]), max_size=8), min_size=2))
+@settings(max_examples=60)
+def test_touching_only_what_differs_gives_the_same_text_and_colours(qtbot: QtBot, texts: list[list[str]]) -> None:
+    edit = CodeEdit()
+    qtbot.addWidget(edit)
+    for lines in texts:
+        text = "\n".join(lines)
+        edit.show_text(text)
+        assert edit.toPlainText() == text
+        assert edit.lexed.spans == spans(text)

@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from PySide6.QtCore import QPoint, QRect, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent, QResizeEvent, QTextBlock, QTextCursor, QTextFormat
+from PySide6.QtGui import (
+    QColor,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QResizeEvent,
+    QTextBlock,
+    QTextCursor,
+    QTextDocument,
+    QTextFormat,
+)
 from PySide6.QtWidgets import QPlainTextEdit, QTextEdit, QWidget
 
 from app.views import theme
-from app.views.code_text import PythonColors
+from app.views.code_text import Lexed, PythonColors, equal_ends, lexed
 
 MARGIN = 8
 
@@ -35,6 +45,9 @@ class CodeEdit(QPlainTextEdit):
         self.setStyleSheet("QPlainTextEdit { border: none; border-radius: 0; }")
         self.setAccessibleName("Source of the net")
         self.document().setDocumentMargin(MARGIN)
+        self.setUndoRedoEnabled(False)
+        self._text = ""
+        self.lexed = Lexed()
         self._colors = PythonColors(self.document())
         self._selected: frozenset[int] = frozenset()
         self._hovered: frozenset[int] = frozenset()
@@ -48,18 +61,37 @@ class CodeEdit(QPlainTextEdit):
         self._fit_gutter()
 
     def show_text(self, text: str) -> None:
-        """Show another text; what was in sight stays in sight."""
-        if text == self.toPlainText():
+        """Show another text. Only the lines that differ are touched, so place, caret and colours of the rest stay."""
+        if text == self._text:
             return
+        before, after = self.lexed, lexed(text, self.lexed)
+        head, tail = equal_ends(before.lines, after.lines)
+        whole = before.spans[len(before.spans) - tail :] != after.spans[len(after.spans) - tail :]
         down, right = self.verticalScrollBar().value(), self.horizontalScrollBar().value()
-        line = self.textCursor().blockNumber()
+        self._text, self.lexed = text, after
+        self._colors.set_lexed(after)
         self._quiet = True
-        self._colors.set_text(text)
-        self.setPlainText(text)
-        self.setTextCursor(QTextCursor(self.document().findBlockByNumber(min(line, self.blockCount() - 1))))
+        if whole or head + tail == 0:
+            self.setPlainText(text)
+        else:
+            self._put_lines(head, len(before.lines) - tail, after.lines[head : len(after.lines) - tail])
         self._quiet = False
         self.verticalScrollBar().setValue(down)
         self.horizontalScrollBar().setValue(right)
+
+    def _put_lines(self, first: int, end: int, lines: tuple[str, ...]) -> None:
+        """Put `lines` in the place of the lines from `first` up to `end`; at least one other line stays."""
+        document = self.document()
+        cursor = QTextCursor(document)
+        cursor.beginEditBlock()
+        if first > 0:  # from the end of the line before, so that the break goes with the lines
+            cursor.setPosition(_line_end(document, first - 1))
+            cursor.setPosition(_line_end(document, end - 1) if end else 0, QTextCursor.MoveMode.KeepAnchor)
+            cursor.insertText("".join("\n" + line for line in lines))
+        else:
+            cursor.setPosition(document.findBlockByNumber(end).position(), QTextCursor.MoveMode.KeepAnchor)
+            cursor.insertText("".join(line + "\n" for line in lines))
+        cursor.endEditBlock()
 
     def mark(self, selected: Iterable[int], hovered: Iterable[int]) -> None:
         """Mark the lines (1-based) of the selected nodes, and those of the one under the pointer."""
@@ -148,6 +180,12 @@ class CodeEdit(QPlainTextEdit):
 
     def is_selected_line(self, line: int) -> bool:
         return line in self._selected
+
+
+def _line_end(document: QTextDocument, line: int) -> int:
+    """The place behind the last letter of a line (0-based)."""
+    block = document.findBlockByNumber(line)
+    return block.position() + block.length() - 1
 
 
 class _Gutter(QWidget):

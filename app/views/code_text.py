@@ -55,6 +55,44 @@ def spans(text: str) -> tuple[tuple[Span, ...], ...]:
     return tuple(map(tuple, lines))
 
 
+@dataclass(frozen=True)
+class Lexed:
+    """A text by lines and their spans."""
+
+    lines: tuple[str, ...] = ("",)
+    spans: tuple[tuple[Span, ...], ...] = ((),)
+
+
+def lexed(text: str, before: Lexed | None = None) -> Lexed:
+    """The spans of a text. With what was `before`, only the lines between equal heads and tails are lexed.
+
+    That is right as long as no string runs over several lines there; where one does, all is lexed.
+    """
+    lines = tuple(text.split("\n"))
+    if before is None:
+        return Lexed(lines, spans(text))
+    head, tail = equal_ends(before.lines, lines)
+    middle = "\n".join(lines[head : len(lines) - tail])
+    gone = "\n".join(before.lines[head : len(before.lines) - tail])
+    quotes = sum(line.count('"""') for line in lines[:head])
+    if quotes % 2 or '"""' in middle + gone or "'''" in text:
+        return Lexed(lines, spans(text))
+    between = spans(middle) if len(lines) > head + tail else ()
+    return Lexed(lines, (*before.spans[:head], *between, *before.spans[len(before.spans) - tail :]))
+
+
+def equal_ends(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[int, int]:
+    """How many lines at the head and, of the others, at the tail are equal.
+
+    >>> equal_ends(("a", "b", "c"), ("a", "x", "y", "c")), equal_ends(("a", "a"), ("a",))
+    ((1, 1), (1, 0))
+    """
+    least = min(len(old), len(new))
+    head = next((i for i in range(least) if old[i] != new[i]), least)
+    tail = next((i for i in range(least - head) if old[-1 - i] != new[-1 - i]), least - head)
+    return head, tail
+
+
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
     for kind, piece in _lexer().get_tokens(text):
         yield ".".join(kind), piece
@@ -94,22 +132,22 @@ def _formats() -> dict[str, QTextCharFormat]:
 
 
 class PythonColors(QSyntaxHighlighter):
-    """Colours a document that holds the text last given to `set_text`."""
+    """Colours a document by what `set_lexed` was told of its text."""
 
     def __init__(self, document: QTextDocument) -> None:
         super().__init__(document)
-        self._lines: tuple[tuple[Span, ...], ...] = ()
+        self._lexed = Lexed()
         self._formats = _formats()
         manager().changed.connect(self._theme_changed)
 
-    def set_text(self, text: str) -> None:
-        """Lex `text`; call it before the document gets the text."""
-        self._lines = spans(text)
+    def set_lexed(self, answer: Lexed) -> None:
+        """Call it before the document gets the text; Qt asks then for the lines that changed."""
+        self._lexed = answer
 
     def highlightBlock(self, text: str) -> None:
         number = self.currentBlock().blockNumber()
-        if number < len(self._lines):
-            for span in self._lines[number]:
+        if number < len(self._lexed.spans):
+            for span in self._lexed.spans[number]:
                 self.setFormat(span.start, span.length, self._formats[span.role])
 
     def _theme_changed(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut, QTextCursor
+from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut, QShowEvent, QTextCursor
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QVBoxLayout, QWidget
 
 from app.source import Source
@@ -159,13 +159,24 @@ class CodeView(QWidget):
             self._pages.setCurrentWidget(self.empty)
             self.edit.show_text("")
             return
-        count = len(source.text.splitlines())
+        count = source.text.rstrip("\n").count("\n") + 1
         self.note.setText(" · ".join(filter(None, (f"{count} lines", note))))
-        self.edit.show_text(source.text.rstrip("\n"))
         self._pages.setCurrentWidget(self.edit)
-        self._mark()
-        if not self.find_bar.isHidden():
-            self.find_bar.search()
+        if self.isVisible():
+            self._write()
+
+    def _write(self) -> None:
+        """Put the source into the text; behind another tab that waits until somebody looks."""
+        if self._source is not None:
+            self.edit.show_text(self._source.text.rstrip("\n"))
+            self._mark()
+            if not self.find_bar.isHidden():
+                self.find_bar.search()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._write()
+        self.edit.reveal(self._lines(self._selection.ids))
 
     def copy(self) -> None:
         """Put the whole source on the clipboard."""
@@ -185,6 +196,8 @@ class CodeView(QWidget):
         return [line for node in nodes for line in self._source.lines.get(node, ())]
 
     def _mark(self) -> None:
+        if not self.isVisible():
+            return
         self.edit.mark(self._lines(self._selection.ids), self._lines([self._hovered] if self._hovered else []))
 
     def _line_chosen(self, line: int) -> None:

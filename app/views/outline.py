@@ -16,6 +16,7 @@ from PySide6.QtCore import (
     Qt,
     Signal,
 )
+from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QAbstractItemView, QListView, QStackedWidget, QVBoxLayout, QWidget
 
 from app.builder.catalog import Catalog
@@ -120,7 +121,7 @@ class Outline(QWidget):
     ) -> None:
         super().__init__(parent)
         self._document, self._selection, self._catalog = document, selection, catalog
-        self._quiet = False
+        self._quiet = self._stale = False
         self.field = SearchField("Find a node")
         self.model = NodeModel(self)
         self.view = QListView()
@@ -176,7 +177,16 @@ class Outline(QWidget):
 
     def _changed(self, before: Project, after: Project) -> None:
         if before.graph is not after.graph:
-            self._refresh(after)
+            self._stale = not self.isVisible()
+            if not self._stale:
+                self._refresh(after)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Behind another tab the list waits until somebody looks."""
+        super().showEvent(event)
+        if self._stale:
+            self._stale = False
+            self._refresh(self._document.project)
 
     def _refresh(self, project: Project) -> None:
         self._quiet = True

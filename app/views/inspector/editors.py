@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QKeySequence, QMouseEvent
+from PySide6.QtGui import QKeyEvent, QMouseEvent
 from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QMenu, QWidget
 
 from app.builder.literals import AUTO
 from app.builder.params import ParamError
+from app.views.inspector.undo_keys import leaves_to_window
 from app.views.inspector.values import ParamLike, check, choices, fits, maximum, parse, same, show, wanted
 from app.views.widgets import ChoiceField, NumberField, NumbersField, TextField, Toggle, icon_button
 
@@ -115,11 +116,7 @@ class Editor(QWidget):
             # The field goes back to what the project holds, so what was refused is no longer in sight.
             self.field.set_value(self._given)
             self._say("")
-        elif kind == QEvent.Type.ShortcutOverride and (
-            event.matches(QKeySequence.StandardKey.Undo) or event.matches(QKeySequence.StandardKey.Redo)  # type: ignore[attr-defined]
-        ):
-            # Undo means the project's, not the letters of one field.
-            event.ignore()
+        elif leaves_to_window(event):
             return True
         return super().eventFilter(watched, event)
 

@@ -27,6 +27,7 @@ class ParamRow:
         self._form, self.param = form, param
         self.editor: Editor | None = None
         self._value: Any = None
+        self._known = False
         self._doc = ""
         self.name = QLabel()
         self.name.setFont(theme.font("code"))
@@ -58,14 +59,20 @@ class ParamRow:
 
     def show_value(self, value: Any) -> None:
         """Show what the project holds. What is being typed stays if the project's value has not changed."""
-        if self.editor is not None and same(value, self._value) and self.editor.suits(value):
+        if self._known and same(value, self._value):
             return
-        self._value = value
+        self._value, self._known = value, True
         if self.editor is None or not self.editor.suits(value):
             self._take_editor(value)
         assert self.editor is not None
         self.editor.set_value(value)
         self._fit()
+
+    def forget(self) -> None:
+        """Show the next value whatever is in the editor."""
+        self._known = False
+        if self.editor is not None:
+            self.editor.visit += 1
 
     def _take_editor(self, value: Any) -> None:
         had_focus = False
@@ -165,6 +172,11 @@ class ParamForm(QWidget):
     @property
     def params(self) -> tuple[ParamLike, ...]:
         return tuple(row.param for row in self.rows.values())
+
+    def forget(self) -> None:
+        """Let go of what is typed and refused: the next values are those of another thing."""
+        for row in self.rows.values():
+            row.forget()
 
     def set_values(self, values: Mapping[str, Any]) -> None:
         """Show the values that are set, and defaults for the others."""

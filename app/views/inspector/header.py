@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject, QRectF, Qt, Signal
-from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QPaintEvent
+from PySide6.QtGui import QGuiApplication, QKeyEvent, QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QMenu, QVBoxLayout, QWidget
 
 from app.builder.catalog import OpSpec
 from app.builder.graph import Graph, Node
 from app.builder.names import identifier
 from app.views import icons, theme
+from app.views.inspector.undo_keys import leaves_to_window
 from app.views.widgets import icon_button
 from app.views.widgets.painting import box, label, set_property, start
 
@@ -89,12 +90,7 @@ class NameField(QLineEdit):
         self.setCursorPosition(0)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.ShortcutOverride and (
-            event.matches(QKeySequence.StandardKey.Undo) or event.matches(QKeySequence.StandardKey.Redo)  # type: ignore[attr-defined]
-        ):
-            event.ignore()
-            return True
-        return super().eventFilter(watched, event)
+        return leaves_to_window(event) or super().eventFilter(watched, event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:

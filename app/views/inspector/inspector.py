@@ -64,6 +64,7 @@ class Inspector(QWidget):
         self.overview.set_analysis(analysis, shown)
         self.node_page.set_analysis(analysis, shown)
         self.several.set_analysis(analysis)
+        self._show()
 
     def set_torch_loaded(self) -> None:
         """From here on torch may be asked for its documentation without the window waiting for the import."""

@@ -75,8 +75,10 @@ class NodePage(QWidget):
         spec = self._catalog.of(graph, node)
         other = node_id != self._node_id
         self._node_id = node_id
-        if other or spec != self._spec:
+        if spec != self._spec:
             self._make_form(spec)
+        elif other and self.form is not None:
+            self.form.forget()
         self._spec = spec
         self.header.show_node(graph, node, spec)
         if self.form is not None:
@@ -85,10 +87,8 @@ class NodePage(QWidget):
         self.documentation.show_op(spec)
 
     def set_analysis(self, analysis: Analysis, problems: tuple[Problem, ...]) -> None:
-        """What is known of the shapes; of an older graph until the answer for this one comes."""
+        """What is known of the shapes, of an older graph until the answer for this one comes; `show_node` shows it."""
         self._analysis, self._problems = analysis, problems
-        if self._node_id in self._document.project.graph.nodes:
-            self._show_analysis()
 
     def _make_form(self, spec: OpSpec) -> None:
         column = emptied(self.parameters)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
-from PySide6.QtGui import QKeySequence
 from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QVBoxLayout, QWidget
 
 from app.builder.catalog import Catalog
@@ -16,6 +15,7 @@ from app.builder.graph import Graph, Node
 from app.builder.problems import Problem
 from app.document import Document
 from app.views.inspector.sections import Bar, Shown, emptied
+from app.views.inspector.undo_keys import leaves_to_window
 from app.views.inspector.values import same, show
 from app.views.numbers import counted, grouped_digits, share
 from app.views.widgets import Button, Chip, Section, TextField
@@ -43,12 +43,7 @@ class NotesField(QPlainTextEdit):
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.FocusIn:
             self.visit += 1
-        elif event.type() == QEvent.Type.ShortcutOverride and (
-            event.matches(QKeySequence.StandardKey.Undo) or event.matches(QKeySequence.StandardKey.Redo)  # type: ignore[attr-defined]
-        ):
-            event.ignore()
-            return True
-        return super().eventFilter(watched, event)
+        return leaves_to_window(event) or super().eventFilter(watched, event)
 
 
 def _project_name(text: str) -> str:
@@ -67,6 +62,7 @@ class OverviewPage(QWidget):
         self._problems: tuple[Problem, ...] = ()
         self.name = TextField(document.project.name, _project_name)
         self.name.setAccessibleName("Name of the project")
+        self.name.installEventFilter(self)
         self.name_problem = label("", "caption", "error", wrap=True)
         self.name_problem.hide()
         self.notes = NotesField()
@@ -94,6 +90,9 @@ class OverviewPage(QWidget):
         self.notes.textChanged.connect(self._note)
         self.refresh()
 
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        return leaves_to_window(event) or super().eventFilter(watched, event)
+
     def refresh(self) -> None:
         """Show the project as it is now."""
         project = self._document.project
@@ -107,8 +106,8 @@ class OverviewPage(QWidget):
         self._show_ends(project.graph)
 
     def set_analysis(self, analysis: Analysis, problems: Sequence[Problem]) -> None:
+        """What is known of the graph; `refresh` shows it."""
         self._analysis, self._problems = analysis, tuple(problems)
-        self.refresh()
 
     def _show_net(self, graph: Graph) -> None:
         column = emptied(self.net)
@@ -173,7 +172,6 @@ class SeveralPage(QWidget):
         super().__init__(parent)
         self._document, self._catalog = document, catalog
         self._analysis: Analysis | None = None
-        self._ids: frozenset[str] = frozenset()
         self.title = label("", "title")
         self.classes = Section("Classes")
         self.common = Section("In common")
@@ -193,12 +191,11 @@ class SeveralPage(QWidget):
         column.addStretch(1)
 
     def set_analysis(self, analysis: Analysis) -> None:
+        """What is known of the graph; `show_nodes` shows it."""
         self._analysis = analysis
-        self.show_nodes(self._ids)
 
     def show_nodes(self, ids: frozenset[str]) -> None:
         """Show these nodes, of the open project."""
-        self._ids = ids
         graph = self._document.project.graph
         nodes = [node for key, node in graph.nodes.items() if key in ids]
         self.title.setText(f"{grouped_digits(len(nodes))} nodes")
