@@ -220,10 +220,24 @@ def test_a_layout_has_no_overlaps(pairs: list[tuple[int, int]]) -> None:
     assert not overlaps(rects(graph, places))
 
 
-def test_a_node_without_a_place_goes_where_it_is_wired() -> None:
-    project, ids = chain("input", "nn.ReLU", "output")
-    kept = project.positions.without(ids[1]).set(ids[2], (600.0, 0.0))
+def test_a_node_without_a_place_goes_on_its_wire_and_the_row_makes_way() -> None:
+    project, ids = chain("input", "nn.ReLU", "nn.Tanh", "output")
+    kept = {ids[0]: (0.0, 4.0), ids[2]: (240.0, 4.0), ids[3]: (480.0, 4.0)}
     places = complete(project.graph, kept, {})
-    assert DEFAULT.width <= places[ids[1]][0] <= 600 - DEFAULT.width
-    assert places[ids[0]] == kept[ids[0]] and places[ids[2]] == kept[ids[2]]
-    assert not overlaps(rects(project.graph, places))
+    assert [places[node][0] for node in ids] == sorted(places[node][0] for node in ids)
+    assert {y for _, y in places.values()} == {4.0}
+    assert places[ids[0]] == kept[ids[0]]
+    for before, after in zip(ids, ids[1:], strict=False):
+        assert places[after][0] - places[before][0] - DEFAULT.width >= GAP
+
+
+def test_a_node_on_a_wire_into_another_row_leads_that_row() -> None:
+    project, ids = chain("input", "nn.ReLU", "output")
+    places = complete(project.graph, {ids[0]: (600.0, 4.0), ids[2]: (0.0, 204.0)}, {})
+    assert places[ids[1]] == (0.0, 204.0)
+    assert places[ids[2]][0] >= DEFAULT.width + GAP
+
+
+def test_nodes_that_have_their_places_keep_them() -> None:
+    project, _ = chain("input", "nn.ReLU", "output")
+    assert complete(project.graph, project.positions, {}) is project.positions

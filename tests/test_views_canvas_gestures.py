@@ -166,8 +166,8 @@ def test_wires_go_past_a_node_that_is_put_in_their_way(table: Table) -> None:
     start = table.body("fc1")
     way = next(item for edge, item in table.scene.wires.items() if edge.source == table.id("conv1"))
     assert not way.way.past
-    table.drag(table.body("relu1"), table.body("relu1") + QPoint(240, 0))
     table.drag(table.body("output"), table.body("output") + QPoint(240, 0))
+    table.drag(table.body("relu1"), table.body("relu1") + QPoint(240, 0))
     table.drag(start, start + QPoint(240, -160))
     assert way.way.past
     table.document.undo_stack.undo()
@@ -324,6 +324,13 @@ def test_a_layer_dropped_on_a_wire_is_inserted(table: Table) -> None:
     one_step(table, lambda: table.drop("nn.BatchNorm2d", spot), "Insert BatchNorm2d before relu1")
     assert {("conv1", "bn1", "input"), ("bn1", "relu1", "input")} <= table.wires()
     assert ("conv1", "relu1", "input") not in table.wires()
+
+
+def test_the_row_makes_way_for_a_layer_dropped_on_a_wire(table: Table) -> None:
+    table.drop("nn.BatchNorm2d", table.wire("conv1", "relu1"))
+    row = [table.scene.nodes[table.id(name)] for name in ("input", "conv1", "bn1", "relu1", "output")]
+    assert all(b.x() - a.body.right() > 90 for a, b in zip(row, row[1:], strict=False))
+    assert len({item.y() + item.geometry.anchor for item in row}) == 1
 
 
 def test_something_else_is_not_dropped(table: Table) -> None:

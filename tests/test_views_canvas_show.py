@@ -11,6 +11,7 @@ from app.builder.analysis import Analysis, analyse
 from app.builder.catalog import catalog
 from app.builder.graph import Edge, Graph, Node
 from app.builder.literals import AUTO
+from app.builder.problems import apply_cure
 from app.document import Document
 from app.frozen import FrozenMap
 from app.project import Project
@@ -179,6 +180,30 @@ def test_an_analysis_of_an_older_drawing_does_no_harm(show) -> None:
     canvas.document.undo_stack.undo()
     canvas.set_analysis(Analysis(Graph(), answer.source))
     assert not canvas.scene.problems
+
+
+def test_of_labels_of_one_output_that_would_cover_each_other_one_stands(show) -> None:
+    project, (start, attn) = chain(("input", {"shape": (16, 32)}), ("nn.MultiheadAttention", {}))
+    for port in ("key", "value"):
+        project = edits.connect(project, OPS, start, 0, attn, port)
+    canvas = show(project)
+    canvas.set_analysis(analyse(project.graph))
+    assert [item.chip.isVisible() for item in canvas.scene.wires.values()].count(True) == 1
+    assert {item.label for item in canvas.scene.wires.values()} == {"N×16×32"}
+
+
+def test_a_cure_finds_room_in_the_row(show) -> None:
+    project, ids = broken()
+    canvas = show(project)
+    cure = next(cure for problem in analyse(project.graph).errors for cure in problem.cures)
+    mended = canvas.placed(edits.changed(project, apply_cure(project.graph, OPS, cure)))
+    canvas.document.apply(cure.label, mended)
+    new = (set(mended.graph.nodes) - set(ids)).pop()
+    body = canvas.scene.nodes[new].body
+    assert not any(body.intersects(canvas.scene.nodes[node].body) for node in ids)
+    line = {item.y() + item.geometry.anchor for item in canvas.scene.nodes.values()}
+    assert len(line) <= 2  # the nodes of this drawing are aligned by their tops, the new one by its port
+    assert canvas.scene.nodes[ids[1]].x() < body.left() < canvas.scene.nodes[ids[2]].x()
 
 
 # --- Drawing by difference ------------------------------------------------------------------------------------------

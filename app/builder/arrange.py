@@ -19,6 +19,7 @@ LANE_GAP = 40  # between nodes of one column
 ROW_GAP = 72  # between rows: the gutter of the wire that runs back
 SKIP_ROOM = 48  # above or below a row in which a wire goes past nodes on that side
 ROW_WIDTH = 1080
+SAME_ROW = 32  # nodes whose port lines are nearer than this stand in one row
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,10 @@ def arrange(graph: Graph, sizes: Mapping[str, Size], row_width: float = ROW_WIDT
 def complete(
     graph: Graph, positions: Mapping[str, Point], sizes: Mapping[str, Size], row_width: float = ROW_WIDTH
 ) -> FrozenMap[str, Point]:
-    """`positions` with a place for each node that lacks one: beside what feeds it, else under everything."""
+    """`positions` with a place for each node that lacks one: on its wire, beside what feeds it, else under everything.
+
+    A node on a wire has the row behind it move to the right as far as it needs.
+    """
     missing = [node for node in graph.nodes if node not in positions]
     if not missing and isinstance(positions, FrozenMap) and len(positions) == len(graph.nodes):
         return positions
@@ -57,19 +61,36 @@ def complete(
         return arrange(graph, sizes, row_width)
     places = {node: positions[node] for node in graph.nodes if node in positions}
     for node in _in_order(graph, missing):
-        places[node] = _free_place(places, sizes, node, _wished(graph, places, sizes, node))
+        source = next((e.source for e in graph.into(node) if e.source in places), None)
+        target = next((e.target for e in graph.out_of(node) if e.target in places), None)
+        if source and target:
+            _put_between(places, sizes, source, target, node)
+        else:
+            places[node] = _free_place(places, sizes, node, _wished(places, sizes, source, target, node))
     return FrozenMap(places)
 
 
-def _wished(graph: Graph, places: Mapping[str, Point], sizes: Mapping[str, Size], node: str) -> Point:
-    """Between the ends of its wires, or behind what feeds it, or under everything."""
+def _put_between(places: dict[str, Point], sizes: Mapping[str, Size], source: str, target: str, node: str) -> None:
+    """Put a node between two of a row, or before the first of a row that another leads to; the row makes way."""
+    size, line = sizes.get(node, DEFAULT), _line(places, sizes, target)
+    right, limit = places[source][0] + sizes.get(source, DEFAULT).width, places[target][0]
+    left = limit
+    if abs(_line(places, sizes, source) - line) <= SAME_ROW and limit > right:
+        line = _line(places, sizes, source)
+        left = max(right + GAP, (right + limit - size.width) / 2)
+    shift = _snap_up(left + size.width + GAP - limit)
+    if shift > 0:
+        for other, (x, y) in places.items():
+            if x >= limit and abs(_line(places, sizes, other) - line) <= SAME_ROW:
+                places[other] = (x + shift, y)
+    places[node] = _free_place(places, sizes, node, (_snap(left), line - size.anchor))
+
+
+def _wished(
+    places: Mapping[str, Point], sizes: Mapping[str, Size], source: str | None, target: str | None, node: str
+) -> Point:
+    """Behind what feeds it, or before what it feeds, or under everything."""
     size = sizes.get(node, DEFAULT)
-    source = next((e.source for e in graph.into(node) if e.source in places), None)
-    target = next((e.target for e in graph.out_of(node) if e.target in places), None)
-    if source and target and places[source][1] == places[target][1] and places[target][0] > places[source][0]:
-        left = places[source][0] + sizes.get(source, DEFAULT).width
-        middle = (left + places[target][0] - size.width) / 2
-        return _snap(middle), _line(places, sizes, source) - size.anchor
     if source:
         x = places[source][0] + sizes.get(source, DEFAULT).width + GAP
         return _snap(x), _line(places, sizes, source) - size.anchor

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
-from PySide6.QtGui import QPainter, QPaintEvent, QPixmapCache, QResizeEvent
+from PySide6.QtGui import QPixmapCache, QResizeEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.builder.arrange import GRID
@@ -20,7 +20,17 @@ from app.views.canvas.commands import Commands
 from app.views.canvas.finder import Finder
 from app.views.canvas.menus import menu_for
 from app.views.canvas.minimap import Minimap
-from app.views.canvas.overlays import EDGE, Breadcrumb, Callout, Legend, Scales, Word, ZoomControl, arrange_overlays
+from app.views.canvas.overlays import (
+    EDGE,
+    Breadcrumb,
+    Callout,
+    FocusRing,
+    Legend,
+    Scales,
+    Word,
+    ZoomControl,
+    arrange_overlays,
+)
 from app.views.canvas.painter import forget_fonts
 from app.views.canvas.rename import RenameField
 from app.views.canvas.scene import CanvasScene, Hit
@@ -28,6 +38,7 @@ from app.views.canvas.search import SearchBox
 from app.views.canvas.view import CanvasView
 from app.views.selection import Selection
 from app.views.widgets.empty import EmptyState
+from app.views.widgets.painting import announce
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
@@ -55,7 +66,6 @@ class Canvas(QWidget):
         self.commands = Commands(document, selection, catalog, self.scene, self)
         self.view = CanvasView(self.scene, self.commands, selection, self)
         self._framed = False
-        self._ring = False
         self._running = False
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -82,6 +92,7 @@ class Canvas(QWidget):
         self.search = SearchBox(self.catalog, self)
         self.rename_field = RenameField(self)
         self.word = Word(self)
+        self.ring = FocusRing(self)
         hint = "Drag a layer here, or press Tab to search."
         self.callouts = Callouts(self)
         self.finder = Finder(self)
@@ -137,7 +148,7 @@ class Canvas(QWidget):
         view.open_wanted.connect(self.editRequested)
         view.menu_wanted.connect(self._menu)
         view.dragging.connect(self._dragging)
-        view.focus_ring.connect(self._show_ring)
+        view.focus_ring.connect(self.ring.setVisible)
         self.zoom_control.out.clicked.connect(lambda: view.zoom_by(0.8))
         self.zoom_control.into.clicked.connect(lambda: view.zoom_by(1.25))
         self.zoom_control.percent.clicked.connect(lambda: view.zoom_to(1.0))
@@ -208,6 +219,10 @@ class Canvas(QWidget):
         if new is not None:
             self.reveal([new])
         return new
+
+    def placed(self, project: Project) -> Project:
+        """A project with a place for each node that has none (as after a cure): on its wire, with room made for it."""
+        return self.commands.placed(project)
 
     def frame_all(self) -> None:
         """Show everything."""
@@ -342,6 +357,8 @@ class Canvas(QWidget):
         if target is not None:
             self.commands.select([target])
             self.reveal([target])
+            face = self.scene.nodes[target].face
+            announce(self.view, f"{face.name}, {face.line}")
 
     def _menu(self, hit: Hit, spot: QPoint) -> None:
         menu = menu_for(self, hit, spot)
@@ -367,17 +384,6 @@ class Canvas(QWidget):
             self.callout.hide()
         else:
             QTimer.singleShot(0, self, self.callouts.show)
-
-    def _show_ring(self, on: bool) -> None:
-        self._ring = on
-        margin = 2 if on else 0
-        self.layout().setContentsMargins(margin, margin, margin, margin)
-        self.update()
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.fillRect(self.rect(), theme.current().accent if self._ring else theme.current().canvas)
-        painter.end()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

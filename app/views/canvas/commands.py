@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from PySide6.QtCore import QObject, QPointF, Signal
+from PySide6.QtCore import QObject, QPointF, QRectF, Signal
 from PySide6.QtGui import QGuiApplication
 
 from app.builder import edits
-from app.builder.arrange import GAP, GRID, LANE_GAP, arrange
+from app.builder.arrange import GAP, GRID, LANE_GAP, arrange, complete
 from app.builder.catalog import Catalog
 from app.builder.graph import Edge
 from app.builder.rules import ConnectError
@@ -107,11 +107,23 @@ class Commands(QObject):
         )
 
     def insert(self, op: str, wire: Edge, middle: QPointF) -> str | None:
-        """Put a new node on a wire."""
-        return self._apply_new(
-            f"Insert {self._label(op)} before {self.name(wire.target)}",
-            lambda: edits.insert(self.project, self._catalog, op, wire, self._corner(op, middle)),
-        )
+        """Put a new node on a wire: at the point if there is room, else in the row, which makes way."""
+
+        def make() -> tuple[Project, str]:
+            corner, size = self._corner(op, middle), self._scene.size_of(op)
+            project, new = edits.insert(self.project, self._catalog, op, wire, corner)
+            if self._scene.index.inside(QRectF(*corner, size.width, size.height).adjusted(-24, -8, 24, 8)):
+                project = self.placed(edits.changed(project, positions=project.positions.without(new)))
+            return project, new
+
+        return self._apply_new(f"Insert {self._label(op)} before {self.name(wire.target)}", make)
+
+    def placed(self, project: Project) -> Project:
+        """A project with a place for each node that has none."""
+        new = {node: self._scene.size_of(value.op) for node, value in project.graph.nodes.items()
+               if node not in self._scene.nodes and value.op in self._catalog}  # fmt: skip
+        sizes = {**self._scene.sizes(), **new}
+        return edits.changed(project, positions=complete(project.graph, project.positions, sizes))
 
     def _label(self, op: str) -> str:
         return self._catalog[op].label

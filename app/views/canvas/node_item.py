@@ -69,13 +69,17 @@ class NodeItem(QGraphicsItem):
         """Show the gradient strip, oldest norm first, or none; tells whether the shape is another."""
         if norms is None and self._norms is None:
             return False
+        had, gradient = self._cells is not None, ""
         if norms is None:
             self._norms = self._cells = None
-            self._gradient = ""
         else:
             self._norms = (cells_of(norms), low, high)
             self._cells = heat_cells(*self._norms)
-            self._gradient = f"grad {norms[-1]:.2f}" if len(norms) and self._face.count else ""
+            gradient = f"grad {norms[-1]:.2f}" if len(norms) and self._face.count else ""
+        if had and self._cells is not None and gradient == self._gradient:
+            self.update()
+            return False
+        self._gradient = gradient
         return self._remake()
 
     def _remake(self) -> bool:

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QPainterPath, QPaintEvent, QPen
+from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent, QPen, QRegion, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.builder.problems import Cure, Problem
@@ -304,6 +304,24 @@ class Word(QLabel):
             self._timer.start(milliseconds)
 
 
+class FocusRing(QWidget):
+    """Round the canvas when the keyboard came to it. It is a frame and nothing else, so that what is inside shows."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.hide()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.setMask(QRegion(self.rect()) - QRegion(self.rect().adjusted(2, 2, -2, -2)))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.fillRect(self.rect(), theme.current().accent)
+        painter.end()
+
+
 def arrange_overlays(canvas: Canvas) -> None:
     """Put what lies over the canvas into its corners."""
     width, height = canvas.width(), canvas.height()
@@ -319,3 +337,5 @@ def arrange_overlays(canvas: Canvas) -> None:
     zoom.adjustSize()
     zoom.move(minimap.x() - 8 - zoom.width(), height - EDGE - zoom.height())
     canvas.empty.setGeometry((width - 360) // 2, (height - 260) // 2, 360, 260)
+    canvas.ring.setGeometry(canvas.rect())
+    canvas.ring.raise_()

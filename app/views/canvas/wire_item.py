@@ -36,7 +36,7 @@ class WireItem(QGraphicsItem):
         self._state = NORMAL
         self._selected = self._hovered = False
         self._width: float | None = None  # by activation size while a run goes on
-        self._below = False
+        self._below = self._crowded = False
         self._hit: QPainterPath | None = None
         self._ready: tuple[Theme, QPen] | None = None
         self._bounds = QRectF()
@@ -72,6 +72,12 @@ class WireItem(QGraphicsItem):
         """Put the label under the wire, where another rises from the same port."""
         if below != self._below:
             self._below = below
+            self._measure()
+
+    def set_crowded(self, crowded: bool) -> None:
+        """Hide the label because another says the same in its place."""
+        if crowded != self._crowded:
+            self._crowded = crowded
             self._measure()
 
     def set_width(self, width: float | None) -> None:
@@ -115,7 +121,8 @@ class WireItem(QGraphicsItem):
     def _labelled(self) -> bool:
         """A label needs its width; one that is asked for stands even where it covers something."""
         asked = self._selected or self._hovered
-        return bool(self._text) and (asked or self._route.run >= self.chip.width + 10)
+        room = self._route.run >= self.chip.width + 10 and not self._crowded
+        return bool(self._text) and (asked or room)
 
     # --- Qt
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -71,7 +72,7 @@ class Wiring:
         for item in back:
             if lanes_moved or self._touched(item, moved, swept):
                 self._route(item)
-        self._lower_labels()
+        self._settle_labels()
 
     @staticmethod
     def _touched(item: WireItem, moved: set[str], swept: list[QRectF]) -> bool:
@@ -111,11 +112,24 @@ class Wiring:
 
         return route(start, end, source.body, target.body, others, lanes)
 
-    def _lower_labels(self) -> None:
-        """Where a wire rises over others from a port, the labels of the rest go under their wires."""
-        rising = {(edge.source, edge.output) for edge, item in self.items.items() if item.way.past < 0}
+    def _settle_labels(self) -> None:
+        """Where a wire rises over others from a port, the labels of the rest go under their wires.
+
+        The wires of one output carry the same: of labels that would cover each other one is enough.
+        """
+        fans: dict[tuple[str, int], list[WireItem]] = defaultdict(list)
         for edge, item in self.items.items():
-            item.set_below((edge.source, edge.output) in rising and not item.way.past)
+            fans[edge.source, edge.output].append(item)
+        for fan in fans.values():
+            rising = any(item.way.past < 0 for item in fan)
+            shown: list[QRectF] = []
+            for item in fan:
+                item.set_below(rising and not item.way.past)
+                area = item.chip.sceneBoundingRect()
+                crowded = any(area.intersects(other) for other in shown)
+                item.set_crowded(crowded)
+                if not crowded:
+                    shown.append(area)
 
     # --- What is known
 
@@ -132,6 +146,7 @@ class Wiring:
             elif value is None and edge.source in analysis.graph.nodes:
                 state = ASSUMED
             item.set_label(str(value) if value is not None else "", state)
+        self._settle_labels()
 
     def widen(self, analysis: Analysis | None) -> None:
         """Draw each wire as wide as the values that one sample puts on it; all plain without an analysis."""
