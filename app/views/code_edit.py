@@ -174,7 +174,9 @@ class CodeEdit(QPlainTextEdit):
             if box.top() > rect.bottom():
                 break
             if box.bottom() >= rect.top():
-                found.append((block.blockNumber() + 1, box))
+                # The last line's box holds the margin of the document too.
+                text = QRectF(box.left(), box.top(), box.width(), block.layout().boundingRect().height())
+                found.append((block.blockNumber() + 1, text))
             block = block.next()
         return found
 

@@ -245,7 +245,8 @@ class AutoEditor(Editor):
         super().__init__(param, LinkedField())
         self._resolved: Any = AUTO
         self.field.setMouseTracking(True)
-        self.field.setFixedWidth(SINGLE if param.kind == "int" else SINGLE + 30)
+        self.field.setMinimumWidth(62)
+        self.field.setMaximumWidth(SINGLE)
         self.field.cut.connect(self._cut)
 
     def set_value(self, value: Any) -> None:

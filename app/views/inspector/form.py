@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from PySide6.QtCore import QPoint, Qt, Signal
+from PySide6.QtCore import QPoint, QSize, Qt, Signal
+from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QMenu, QWidget
 
 from app.builder.literals import AUTO
-from app.frozen import FrozenMap
 from app.views import theme
 from app.views.inspector.editors import AutoEditor, Editor, kind_of
 from app.views.inspector.values import ParamLike, same, wanted
@@ -18,6 +18,31 @@ from app.views.widgets.painting import announce, label
 
 ROW = 29
 _LABEL_MOST = 138
+_NOTE_LEAST = 60
+
+
+class _Note(QLabel):
+    """Small words behind an editor, cut where the room ends; the tool tip has them whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFont(theme.font("caption"))
+        self.setProperty("tone", "text3")
+
+    def say(self, text: str) -> None:
+        self.setText(text)
+        self.setToolTip(text)
+
+    def minimumSizeHint(self) -> QSize:
+        natural = self.sizeHint()
+        return QSize(min(natural.width(), _NOTE_LEAST), natural.height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setPen(self.palette().windowText().color())
+        shown = self.fontMetrics().elidedText(self.text(), Qt.TextElideMode.ElideRight, self.width())
+        painter.drawText(self.rect(), Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, shown)
+        painter.end()
 
 
 class ParamRow:
@@ -36,7 +61,7 @@ class ParamRow:
         self.name.setMaximumWidth(_LABEL_MOST)
         self.name.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.name.customContextMenuRequested.connect(self._open_menu)
-        self.note = label("", "caption", "text3")
+        self.note = _Note()
         self.note.hide()
         self.link = icon_button("link", f"Take {param.name} from the input")
         self.link.setFixedSize(22, 22)
@@ -102,13 +127,7 @@ class ParamRow:
         """For AUTO: the value it stands for, and the node that it comes from."""
         if isinstance(self.editor, AutoEditor):
             self.editor.set_resolved(value)
-        self.note.setText(f"from {source}" if source else "")
-        self.note.setToolTip(self.note.text())
-        self._fit()
-
-    def show_note(self, text: str) -> None:
-        """A few words behind the editor."""
-        self.note.setText(text)
+        self.note.say(f"from {source}" if source else "")
         self._fit()
 
     def set_doc(self, text: str) -> None:
@@ -216,8 +235,3 @@ class ParamForm(QWidget):
                     if before is not None:
                         QWidget.setTabOrder(before, widget)
                     before = widget
-
-
-def defaults(params: Sequence[ParamLike]) -> FrozenMap[str, Any]:
-    """The default of every parameter."""
-    return FrozenMap({param.name: param.default for param in params})
