@@ -24,7 +24,7 @@ from app.views.widgets.empty import EmptyState
 from app.views.widgets.segmented import Segmented
 
 FASTEST = 0.1  # seconds between two redraws at least
-SHARE = 0.03  # of the time may go into redrawing; a slower machine gets fewer pictures, not a slower run
+SHARE = 0.02  # of the time may go into redrawing; a slower machine gets fewer pictures, not a slower run
 
 
 class Curves(QWidget):
