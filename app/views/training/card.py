@@ -177,7 +177,8 @@ class Card(QWidget):
         super().__init__()
         self.heading = Heading(title, note)
         self.legend = Legend()
-        self.legend.setVisible(legend)
+        if not legend:
+            self.legend.hide()
         self.tools = QHBoxLayout()
         self.tools.setSpacing(4)
         self.heading.setFixedHeight(HEAD)
