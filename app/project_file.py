@@ -284,8 +284,8 @@ def _check_ports(edges: list[Edge], graph: Graph, ops: Catalog) -> None:
         port = spec.input(edge.port) if spec else None
         place = (edge.target, edge.port, edge.index if port is None or port.variadic else 0)
         if place in seen:
-            name = graph.nodes[edge.target].name
-            raise ProjectFileError(f"two wires end at {edge.port:.60} of {name:.60} - at `$.graph.edges[{i}]`; remove one")
+            where = f"{edge.port:.60} of {graph.nodes[edge.target].name:.60}"
+            raise ProjectFileError(f"two wires end at {where} - at `$.graph.edges[{i}]`; remove one")
         seen.add(place)
 
 

@@ -339,3 +339,19 @@ def test_many_errors_at_once_are_all_told() -> None:
     wires = [("x", f"c{i}") for i in range(30)] + [(f"c{i}", "cat", "tensors") for i in range(30)] + [("cat", "y")]
     errors = analyse(net(rows, wires)).errors
     assert len(errors) == 30 and errors[0].cures
+
+
+@pytest.mark.parametrize("turn", [("torch.transpose", {}), ("nn.LSTM", {"hidden_size": 6})])
+def test_a_view_of_what_does_not_lie_in_a_row(turn: tuple[str, dict[str, Any]]) -> None:
+    """The words of torch are a riddle to a learner, and shapes alone would let it pass."""
+    op, params = turn
+    graph = net(
+        [("input", "x", {"shape": (4, 6)}), (op, "turned", params), ("nn.ReLU", "relu", {})]
+        + [("Tensor.view", "it", {"size": (-1, 24)}), ("output", "y", {})]
+    )
+    problem = problem_at(graph)
+    assert "do not lie in a row in memory" in problem.message and "stride" in problem.torch_message
+    (cure,) = problem.cures
+    mended = analyse(apply_cure(graph, catalog(), cure))
+    assert mended.problems == () and mended.graph.nodes["it"].op == "torch.reshape"
+    assert tuple(run(mended.source, 3)[0].shape) == (3, 24)

@@ -11,7 +11,7 @@ from app.builder import ops
 from app.builder.graph import Graph, Node
 from app.builder.literals import AUTO, DType
 from app.builder.plan import Step
-from app.builder.problems import Cure, InsertBefore, Problem, SetParam
+from app.builder.problems import Cure, InsertBefore, Problem, ReplaceOp, SetParam
 from app.builder.shapes import BATCHES, Failed, StepResult
 from app.builder.value_types import Size, TensorType
 from app.frozen import FrozenMap
@@ -220,6 +220,10 @@ def _no_view(param: str) -> Explainer:
         flat = shape.per_sample()
         given = math.prod(size for size in wanted if size > 0)
         message = f"{step.spec.label} to {wanted} does not fit {shape}"
+        if shape.strides is not None and "stride" in _words(result):
+            turned = f"{step.spec.label} cannot lay {shape} out as {wanted}: its values do not lie in a row in memory"
+            instead = Cure("Use torch.reshape instead", (ReplaceOp(step.id, "torch.reshape", FrozenMap(shape=wanted)),))
+            return turned, "A transposed tensor shares the memory of the one before; reshape copies it.", (instead,)
         if flat is None:
             return message, f"{given} values do not go into {shape}.", ()
         cure = Cure(f"Set {param}=(-1, {flat})", (SetParam(step.id, param, (-1, flat)),))

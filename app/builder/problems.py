@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from app.builder.catalog import Catalog
@@ -36,7 +36,16 @@ class RemoveNode:
     node: str
 
 
-Edit = SetParam | InsertBefore | RemoveNode
+@dataclass(frozen=True)
+class ReplaceOp:
+    """Let a node do something else; its wires stay, so the new op has ports of the same names."""
+
+    node: str
+    op: str
+    params: FrozenMap[str, Any] = FrozenMap()
+
+
+Edit = SetParam | InsertBefore | RemoveNode | ReplaceOp
 
 
 @dataclass(frozen=True)
@@ -72,6 +81,8 @@ def apply_cure(graph: Graph, catalog: Catalog, cure: Cure) -> Graph:
             graph = graph.with_param(edit.node, edit.name, edit.value)
         elif isinstance(edit, RemoveNode):
             graph = graph.without_nodes([edit.node])
+        elif isinstance(edit, ReplaceOp):
+            graph = graph.with_node(replace(graph.nodes[edit.node], op=edit.op, params=edit.params))
         else:
             graph = _inserted(graph, catalog, edit)
     return graph

@@ -22,7 +22,7 @@ from app.builder.introspect import find
 from app.builder.literals import AUTO, DType
 from app.builder.params import ParamError, check_param
 from app.builder.plan import Plan, Ref, Step
-from app.builder.value_types import Dim, Size, TensorType, TupleType, ValueType
+from app.builder.value_types import Dim, Size, TensorType, TupleType, ValueType, sizes_at
 from app.frozen import FrozenMap
 
 BATCHES = (1009, 2017)
@@ -219,15 +219,22 @@ def _one_step(
     time = value.shape[place]
     if time == 0:
         return inputs, lambda outputs: outputs
-    return inputs.set("input", (_with_size(value, place, 1),)), lambda outputs: (
-        _with_size(outputs[0], place, time),
-        *outputs[1:],
-    )
+
+    def restore(outputs: tuple[ValueType, ...]) -> tuple[ValueType, ...]:
+        first = _with_size(outputs[0], place, time)
+        if place == 1:  # it is computed with time in front and turned round
+            width, batch = first.shape[2], first.shape[0]
+            assert isinstance(width, int)
+            outer = Dim(batch.scale * width, batch.offset * width) if isinstance(batch, Dim) else batch * width
+            first = replace(first, strides=(width, outer, 1))
+        return (first, *outputs[1:])
+
+    return inputs.set("input", (_with_size(value, place, 1),)), restore
 
 
-def _with_size(value: ValueType, place: int, size: Size) -> ValueType:
+def _with_size(value: ValueType, place: int, size: Size) -> TensorType:
     assert isinstance(value, TensorType)
-    return replace(value, shape=(*value.shape[:place], size, *value.shape[place + 1 :]))
+    return replace(value, shape=(*value.shape[:place], size, *value.shape[place + 1 :]), strides=None)
 
 
 def _own_batches(spec: OpSpec, params: FrozenMap[str, Any]) -> tuple[int, ...]:
@@ -277,7 +284,9 @@ def _tensor(value: ValueType, batch: int, device: str) -> Any:
     if isinstance(value, TupleType):
         return tuple(_tensor(item, batch, device) for item in value.items)
     dtype = getattr(torch, value.dtype)
-    return torch.zeros(value.at(batch), dtype=dtype, device=device)
+    if value.strides is None:
+        return torch.zeros(value.at(batch), dtype=dtype, device=device)
+    return torch.empty_strided(value.at(batch), sizes_at(value.strides, batch), dtype=dtype, device=device).zero_()
 
 
 def _outputs(spec: OpSpec, first: Any, second: Any) -> tuple[ValueType, ...]:
@@ -290,16 +299,22 @@ def _type(first: Any, second: Any) -> ValueType:
     if isinstance(first, tuple | list):
         return TupleType(tuple(_type(a, b) for a, b in zip(first, second, strict=True)))
     sizes = tuple(_size(a, b) for a, b in zip(first.shape, second.shape, strict=True))
-    return TensorType(sizes, str(first.dtype).removeprefix("torch."))
+    strides = None
+    if not (first.is_contiguous() and second.is_contiguous()):
+        strides = tuple(_size(a, b) for a, b in zip(first.stride(), second.stride(), strict=True))
+    return TensorType(sizes, str(first.dtype).removeprefix("torch."), strides)
 
 
 def _size(first: int, second: int) -> int | Dim:
     if first == second:
         return first
     scale, rest = divmod(second - first, BATCHES[1] - BATCHES[0])
-    if rest:
-        raise ValueError(f"a dimension of {first} for a batch of {BATCHES[0]} and of {second} for {BATCHES[1]}")
-    return Dim(scale, first - scale * BATCHES[0])
+    offset = first - scale * BATCHES[0]
+    # Far below zero is where the line through the two points of a square meets N = 0.
+    if rest or offset < -BATCHES[0]:
+        words = "a size that does not grow in step with the batch"
+        raise ValueError(f"{words}: {first} for {BATCHES[0]} samples, {second} for {BATCHES[1]}")
+    return Dim(scale, offset)
 
 
 def _words(error: Exception) -> str:

@@ -28,9 +28,16 @@ class Dim:
 Size = int | Dim
 
 
+def sizes_at(sizes: tuple[Size, ...], batch: int) -> tuple[int, ...]:
+    """The sizes with N = `batch`."""
+    return tuple(size.at(batch) if isinstance(size, Dim) else size for size in sizes)
+
+
 @dataclass(frozen=True)
 class TensorType:
     """A tensor: its sizes, of which some may depend on the batch N, and the name of its dtype.
+
+    `strides` is None where it lies in memory row by row; a transposed one does not, and `view` minds.
 
     >>> str(TensorType((Dim(1), 32, 26, 26)))
     'N×32×26×26'
@@ -38,6 +45,7 @@ class TensorType:
 
     shape: tuple[Size, ...]
     dtype: str = "float32"
+    strides: tuple[Size, ...] | None = None
 
     def __str__(self) -> str:
         return "×".join(map(str, self.shape)) or "scalar"
@@ -50,7 +58,7 @@ class TensorType:
 
     def at(self, batch: int) -> tuple[int, ...]:
         """The shape with N = `batch`."""
-        return tuple(size.at(batch) if isinstance(size, Dim) else size for size in self.shape)
+        return sizes_at(self.shape, batch)
 
     def per_sample(self) -> int | None:
         """How many values one sample has, None if the first dimension is not the batch."""
