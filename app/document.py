@@ -55,7 +55,10 @@ class Document(QObject):
         self._replace(project_file.read(path), path)
 
     def save(self, path: Path | None = None) -> None:
-        """Write to `path`, or to the file it came from. Raises OSError, and then the file is as it was."""
+        """Write to `path`, or to the file it came from.
+
+        Raises OSError, or ProjectFileError if it could not be opened again, and then the file is as it was.
+        """
         target = path or self.path
         if target is None:
             raise ValueError("the project has no file yet; save it under a name")
