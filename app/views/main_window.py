@@ -14,7 +14,6 @@ from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QApplication, QMainWindow, QStackedWidget, QVBoxLayout, QWidget
 
 from app.background import Background
-from app.builder import arrange
 from app.builder.catalog import catalog
 from app.builder.problems import Cure, apply_cure
 from app.document import Document
@@ -225,8 +224,7 @@ class MainWindow(QMainWindow):
         """Mend a problem as one undo step."""
         project = self.document.project
         graph = apply_cure(project.graph, self.catalog, cure)
-        places = arrange.complete(graph, project.positions, {node: arrange.DEFAULT for node in graph.nodes})
-        self.document.apply(cure.label, replace(project, graph=graph, positions=places))
+        self.document.apply(cure.label, self.canvas.placed(replace(project, graph=graph)))
 
     def say(self, title: str, detail: str = "") -> None:
         self.toasts.show(title, detail)

@@ -53,7 +53,7 @@ class EmptyState(QWidget):
         self._hint = label(hint, "label", "text3", wrap=True)
         self._hint.setAlignment(centre | Qt.AlignmentFlag.AlignTop)
         self._hint.setMaximumWidth(320)
-        self.button = Button(action, "primary")
+        self.button = Button(action, "primary", parent=self)
         self.button.setVisible(bool(action))
         self.button.clicked.connect(self.acted)
         layout = QVBoxLayout(self)
