@@ -51,7 +51,7 @@ def run(arguments: Sequence[str]) -> int:
         options = _parser().parse_args(arguments)
         return int(options.command(options) or 0)
     except Refused as refused:
-        print(f"tapedeck: {refused}", file=sys.stderr)
+        print(f"tapedeck: {_printable(str(refused))}", file=sys.stderr)
         return refused.code
     except BrokenPipeError:
         # Whoever read stdout has gone; there is nobody left to tell.
@@ -363,7 +363,12 @@ def _name(problem: Problem, project: Project) -> str:
 def _sentence(problem: Problem, project: Project) -> str:
     name = _name(problem, project)
     message = problem.message if problem.message.startswith(name) else f"{name}: {problem.message}"
-    return f"{message}. {problem.reason}".replace("..", ".").strip()
+    return _printable(f"{message}. {problem.reason}".replace("..", ".").strip())
+
+
+def _printable(text: str) -> str:
+    """One line without control characters: names come from files, and a terminal would obey them."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 def _plain(problem: Problem, project: Project) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from PySide6.QtCore import QEventLoop, QTimer
 
-from app.resources import path as resource_path
 from app.settings import Settings
 from app.views import theme
 from app.views.main_window import MainWindow

@@ -26,7 +26,10 @@ APP = ROOT / "app"
 LEAVES = "frozen source rng resources torchvision_import"
 
 # Values and pure functions over them.
-PURE = "project project_file preflight inspection builder data training telemetry autograd export drawing layout graphviz_export"
+PURE = """
+    project project_file preflight inspection builder data training telemetry autograd export drawing layout
+    graphviz_export
+"""
 
 # The only mutable truth, and what runs beside the window's thread.
 GLUE = "document settings background training_thread"
@@ -70,9 +73,9 @@ QT = {"PySide6", "shiboken6", "pyqtgraph", "pytestqt"}
 # Modules that are about tensors and import torch at their top. Everything else imports it inside a function, and
 # imports these inside a function, so that the window stands before torch is loaded.
 TORCH_MODULES = """
-    autograd builder.analysis builder.codegen builder.explain builder.introspect builder.shapes data.loaders data.preview data.readers data.splits
-    data.transforms export telemetry training.checkpoint training.choices training.devices training.loop
-    training.metrics
+    autograd builder.analysis builder.codegen builder.explain builder.introspect builder.shapes data.loaders
+    data.preview data.readers data.splits data.transforms export telemetry training.checkpoint training.choices
+    training.devices training.loop training.metrics
 """
 HEAVY = {"torch", "torchvision", "sklearn", "scipy", "safetensors"}
 

@@ -158,7 +158,13 @@ def test_closing_while_a_question_is_under_way(qtbot, gate: Gate) -> None:
     background.ask("a", gate.hold, on_answer=heard.append, on_error=heard.append)
     background.ask("b", heard.append, "asked", on_answer=heard.append)
     assert gate.inside.wait(60)
-    threading.Timer(0, gate.open.set).start()
+
+    def open_once_closing() -> None:
+        while not background._worker._leaving:
+            threading.Event().wait(0.001)
+        gate.open.set()
+
+    threading.Thread(target=open_once_closing).start()
     background.close()
     assert not background.busy
     background.close()

@@ -96,9 +96,8 @@ class AutogradControl(QObject):
         """Draw by Graphviz in the background, or by the program itself where there is no `dot`."""
         self._settings.export_folder = path.parent
         if path.suffix == ".dot" or graphviz_export.has_dot():
-            self._background.ask(
-                f"export {path}", graphviz_export.export, drawing, path, on_answer=self._exported, on_error=self._not_exported
-            )
+            export, done, failed = graphviz_export.export, self._exported, self._not_exported
+            self._background.ask(f"export {path}", export, drawing, path, on_answer=done, on_error=failed)
             return
         from app.views.picture import paint
 

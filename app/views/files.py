@@ -82,6 +82,9 @@ class Files(QObject):
     def save_to(self, path: Path) -> bool:
         try:
             self._document.save(path)
+        except ProjectFileError as error:
+            self.refused.emit(f"{path.name} was not saved", str(error))
+            return False
         except OSError as error:
             self.refused.emit(f"{path.name} was not saved", f"{error.strerror or error}: {path}. Choose another place.")
             return False

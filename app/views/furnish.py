@@ -42,6 +42,9 @@ def _curves(window: MainWindow) -> None:
 
     window.curves = Curves()
     window.bottom.pane.fill("curves", window.curves)
+    window.bottom.pane.add_corner(window.curves.controls)
+    window.curves.controls.setVisible(window.bottom.pane.page == "curves")
+    window.bottom.pane.shown.connect(lambda key: window.curves.controls.setVisible(key == "curves"))
 
 
 def _runs(window: MainWindow) -> None:

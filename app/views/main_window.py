@@ -277,10 +277,13 @@ class MainWindow(QMainWindow):
         if not self.files.may_leave():
             event.ignore()
             return
+        if not self.session.close_and_wait():
+            self.refuse("The run has not ended yet", "The batch under way takes long. Close again in a moment.")
+            event.ignore()
+            return
         self.settings.geometry = self.saveGeometry()
         self.settings.state = self.saveState()
         self.settings.sync()
-        self.session.close_and_wait()
         self.background.close()
         event.accept()
 

@@ -34,7 +34,9 @@ class RunControl(QObject):
     refused = Signal(str, str)
     failed = Signal(object)
 
-    def __init__(self, document: Document, live: Live, session: RunSession, settings: Settings, parent: QObject) -> None:
+    def __init__(
+        self, document: Document, live: Live, session: RunSession, settings: Settings, parent: QObject
+    ) -> None:
         super().__init__(parent)
         self._document, self._live, self._session, self._settings = document, live, session, settings
         self._graphs: dict[int, Graph] = {}

@@ -96,7 +96,9 @@ class Canvas(QWidget):
         hint = "Drag a layer here, or press Tab to search."
         self.callouts = Callouts(self)
         self.finder = Finder(self)
-        self.empty = EmptyState("add", "Nothing on the canvas yet", hint, "Open the digits example", self)
+        # It stands in the viewport, so that a layer can be let go on it.
+        ground = self.view.viewport()
+        self.empty = EmptyState("add", "Nothing on the canvas yet", hint, "Open the digits example", ground)
 
     def _make_actions(self) -> dict:
         nudge = self.commands.nudge

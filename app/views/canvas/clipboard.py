@@ -29,7 +29,7 @@ def from_text(text: str) -> Piece:
     if len(text) > LONGEST:
         raise NotNodes("The text on the clipboard is too long to be nodes")
     try:
-        project = project_file.loads(text.encode())
+        project = project_file.loads(text.encode("utf-8", "replace"))
     except project_file.ProjectFileError as error:
         if '"tapedeck"' not in text[:200]:
             raise NotNodes("The clipboard holds text that is no nodes from Tapedeck") from error

@@ -84,6 +84,15 @@ class Scales(QWidget):
         layout.addWidget(self.widths)
         self.heat.hide()
         self.widths.hide()
+        self.has_widths = False
+
+    def fit(self, room: int) -> None:
+        """Take as much as there is room for; the widths go first."""
+        self.widths.setVisible(self.has_widths)
+        self.adjustSize()
+        if self.width() > room and not self.heat.isHidden():
+            self.widths.hide()
+            self.adjustSize()
 
     def show_heat(self, low: float, high: float) -> None:
         self.heat.set((f"{low:.2g}", f"{high:.2g}"), "Gradient norm, oldest to newest")
@@ -96,7 +105,8 @@ class Scales(QWidget):
 
     def show_widths(self, largest: int | None) -> None:
         self.widths.set_largest(largest)
-        self.widths.setVisible(largest is not None)
+        self.has_widths = largest is not None
+        self.widths.setVisible(self.has_widths)
         self.adjustSize()
 
 
@@ -327,8 +337,10 @@ def arrange_overlays(canvas: Canvas) -> None:
     width, height = canvas.width(), canvas.height()
     scales, legend, minimap, zoom = canvas.scales, canvas.legend, canvas.minimap, canvas.zoom_control
     canvas.breadcrumb.move(EDGE, 10)
-    scales.adjustSize()
-    shown = not scales.heat.isHidden() or not scales.widths.isHidden()
+    shown = not scales.heat.isHidden() or scales.has_widths
+    # In a narrow window the ramp is the one that cannot be guessed.
+    room = width - canvas.breadcrumb.width() - 3 * EDGE
+    scales.fit(room)
     scales.setVisible(shown)
     legend.setVisible(not shown)
     legend.move(width - EDGE - legend.width() + 8, 10)

@@ -16,15 +16,14 @@ from PySide6.QtGui import (
     QKeyEvent,
     QMouseEvent,
     QPainter,
-    QPixmap,
     QTransform,
     QWheelEvent,
 )
 from PySide6.QtWidgets import QApplication, QFrame, QGraphicsView, QToolTip, QWidget
 
-from app.views import theme
 from app.views.canvas import gestures
 from app.views.canvas.commands import Commands
+from app.views.canvas.dots import Dots
 from app.views.canvas.faces import Pin
 from app.views.canvas.scene import MARGIN, CanvasScene
 from app.views.selection import Selection
@@ -32,7 +31,6 @@ from app.views.widgets.painting import KEY_REASONS
 
 MIME = "application/x-tapedeck-op"
 LEAST_ZOOM, MOST_ZOOM = 0.05, 4.0
-DOTS = 16  # pixels of the scene between dots, every second step of the grid
 
 
 class CanvasView(QGraphicsView):
@@ -56,7 +54,8 @@ class CanvasView(QGraphicsView):
         self._gesture: gestures.Gesture | None = None
         self._button = Qt.MouseButton.NoButton
         self._space = False
-        self._dots: tuple[object, float, QPixmap] | None = None
+        self._dots = Dots()
+        self.whole = False  # everything is framed, and is kept so while the view changes its size
         self.pointer = QPointF()
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -90,6 +89,7 @@ class CanvasView(QGraphicsView):
         self.zoom_to(self.zoom * factor, at)
 
     def zoom_to(self, zoom: float, at: QPointF | None = None) -> None:
+        self.whole = False
         zoom = min(max(zoom, LEAST_ZOOM), MOST_ZOOM)
         if math.isclose(zoom, self.zoom):
             return
@@ -104,6 +104,7 @@ class CanvasView(QGraphicsView):
 
     def pan(self, dx: float, dy: float) -> None:
         """Move what is shown by pixels of the viewport."""
+        self.whole = False
         self._widen()
         self.horizontalScrollBar().setValue(self.horizontalScrollBar().value() - round(dx))
         self.verticalScrollBar().setValue(self.verticalScrollBar().value() - round(dy))
@@ -120,10 +121,12 @@ class CanvasView(QGraphicsView):
         self.zoom_to(zoom)
         self._widen()
         self._put(area.center(), QPointF(left + width / 2, top + height / 2))
+        self.whole = area == self.canvas_scene.whole()
         self.moved.emit()
 
     def show_point(self, point: QPointF) -> None:
         """Put a point of the scene into the middle."""
+        self.whole = False
         self._put(point, QPointF(self.viewport().rect().center()))
         self.moved.emit()
 
@@ -323,49 +326,7 @@ class CanvasView(QGraphicsView):
     # --- Painting
 
     def drawBackground(self, painter: QPainter, rect: QRectF) -> None:
-        now = theme.current()
-        painter.fillRect(rect, now.canvas)
-        step = DOTS * (1 if self.zoom >= 0.7 else 2 if self.zoom >= 0.35 else 4)
-        if self.zoom < 0.15:
-            return
-        # Dots are put down as a tiled picture in pixels, which is quicker than points on the scene.
-        scale = self.zoom * step
-        painter.save()
-        painter.resetTransform()
-        dots = self._dot_tile(now, scale)
-        origin = self.viewportTransform().map(QPointF(0, 0))
-        area = self.viewportTransform().mapRect(rect).toAlignedRect()
-        count = dots[1]
-        period = scale * count
-        left = area.left() - (area.left() - origin.x()) % period
-        top = area.top() - (area.top() - origin.y()) % period
-        y = top
-        while y < area.bottom() + 1:
-            x = left
-            while x < area.right() + 1:
-                painter.drawPixmap(QPointF(round(x), round(y)), dots[0])
-                x += period
-            y += period
-        painter.restore()
-
-    def _dot_tile(self, now: theme.Theme, scale: float) -> tuple[QPixmap, int]:
-        """A picture of several dots by several, transparent between them."""
-        count = max(1, int(256 // scale))
-        place = [round(i * scale * self.devicePixelRatioF()) / self.devicePixelRatioF() for i in range(count)]
-        key = (now, round(scale, 4), self.devicePixelRatioF())
-        if self._dots is None or self._dots[0] != key:
-            ratio = self.devicePixelRatioF()
-            side = math.ceil((scale * count + 2) * ratio)
-            picture = QPixmap(side, side)
-            picture.setDevicePixelRatio(ratio)
-            picture.fill(Qt.GlobalColor.transparent)
-            painter = QPainter(picture)
-            for x in place:
-                for y in place:
-                    painter.fillRect(QRectF(x, y, 1, 1), now.dot)
-            painter.end()
-            self._dots = (key, count, picture)
-        return self._dots[2], self._dots[1]
+        self._dots.paint(painter, rect, self.viewportTransform(), self.zoom, self.devicePixelRatioF())
 
     def viewportEvent(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip:
@@ -392,5 +353,7 @@ class CanvasView(QGraphicsView):
 
     def resizeEvent(self, event) -> None:
         super().resizeEvent(event)
+        if self.whole:
+            self.frame(self.canvas_scene.whole())
         self._widen()
         self.moved.emit()

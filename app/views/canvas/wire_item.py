@@ -195,9 +195,10 @@ class ChipItem(QGraphicsItem):
             self.update()
 
     def forget(self) -> None:
-        """The font is another now."""
+        """Font and colours are others now."""
         self.prepareGeometryChange()
         self._line = TextLine(self._line.text, "shape")
+        self.update()
 
     def boundingRect(self) -> QRectF:
         return QRectF(-1, -1, self.width + 2, LABEL_HEIGHT + 2)
