@@ -28,7 +28,7 @@ def waits(gaps: tuple[float, ...], share: float) -> float:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
-        runs = [_window.measure(Path(name), EPOCHS) for _ in range(ROUNDS)]
+        runs = [_window.measure(Path(name), EPOCHS, gaps=True) for _ in range(ROUNDS)]
     publish("event_loop", [
         Figure("p99 gap while training", "ms", tuple(percentile(run.training, 0.99) for run in runs), aim=33),
         Figure("worst gap while training", "ms", tuple(max(run.training) for run in runs)),

@@ -15,8 +15,8 @@ from pathlib import Path
 import _window
 from _report import Figure, in_turns, publish
 
-EPOCHS = 120
-ROUNDS = 5
+EPOCHS = 40
+ROUNDS = 11
 
 
 def script_steps_per_second(folder: Path, steps: int) -> float:

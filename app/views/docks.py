@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QSize, Signal
-from PySide6.QtWidgets import QDockWidget, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtCore import QObject, QSize, Qt, Signal
+from PySide6.QtWidgets import QDockWidget, QHBoxLayout, QMainWindow, QStackedWidget, QVBoxLayout, QWidget
 
 from app.views.widgets.tabs import ToolTabs
 
@@ -78,8 +78,26 @@ class TabbedDock(QDockWidget):
         self.setFeatures(QDockWidget.DockWidgetFeature.DockWidgetClosable)
         self.setTitleBarWidget(QWidget(self))
         self.pane = TabbedPane(self)
-        self._size = size
         self.pane.sizeHint = lambda: size  # type: ignore[method-assign]
         self.pane.setMinimumSize(min(size.width(), least), min(size.height(), 120))
         self.setWidget(self.pane)
 
+
+
+class PageHeights(QObject):
+    """Gives each page of the bottom dock the height that it was left with; a list needs less room than charts."""
+
+    def __init__(self, window: QMainWindow, dock: TabbedDock, first: dict[str, int], usual: int) -> None:
+        super().__init__(dock)
+        self._window, self._dock, self._heights, self._usual = window, dock, dict(first), usual
+        self._page = dock.pane.page
+        dock.pane.shown.connect(self._shown)
+
+    def _shown(self, page: str) -> None:
+        if page == self._page:
+            return
+        if self._dock.isVisible():
+            self._heights[self._page] = self._dock.height()
+        self._page = page
+        height = self._heights.get(page, self._usual)
+        self._window.resizeDocks([self._dock], [height], Qt.Orientation.Vertical)

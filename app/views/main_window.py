@@ -21,7 +21,7 @@ from app.settings import Settings
 from app.views import theme
 from app.views.actions import Actions
 from app.views.canvas.canvas import Canvas
-from app.views.docks import TabbedDock, TabbedPane
+from app.views.docks import PageHeights, TabbedDock, TabbedPane
 from app.views.files import Files
 from app.views.furnish import furnishing
 from app.views.inspector.inspector import Inspector
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from app.views.training.settings_form import TrainingForm
 
 EXAMPLE = "digits.tape"
+LIST_HEIGHT, CURVES_HEIGHT = 176, 338
 
 
 class MainWindow(QMainWindow):
@@ -147,7 +148,7 @@ class MainWindow(QMainWindow):
         self.right = TabbedDock("right", "Inspector", QSize(304, 700), 304, self)
         self.right.pane.add("inspector", "Inspector", "inspector", self.inspectors)
         self.right.pane.add("training", "Training", "runs")
-        self.bottom = TabbedDock("bottom", "Problems and curves", QSize(800, 176), 400, self)
+        self.bottom = TabbedDock("bottom", "Problems and curves", QSize(800, LIST_HEIGHT), 400, self)
         self.bottom.pane.add("problems", "Problems", "error", self.problems_panel)
         self.bottom.pane.add("curves", "Curves", "curves")
         self.bottom.pane.add("console", "Console", "console")
@@ -159,7 +160,8 @@ class MainWindow(QMainWindow):
         self.setCorner(Qt.Corner.BottomRightCorner, Qt.DockWidgetArea.RightDockWidgetArea)
         self.setCorner(Qt.Corner.BottomLeftCorner, Qt.DockWidgetArea.BottomDockWidgetArea)
         self.resizeDocks([self.left, self.right], [220, 304], Qt.Orientation.Horizontal)
-        self.resizeDocks([self.bottom], [176], Qt.Orientation.Vertical)
+        self.resizeDocks([self.bottom], [LIST_HEIGHT], Qt.Orientation.Vertical)
+        PageHeights(self, self.bottom, {"curves": CURVES_HEIGHT}, LIST_HEIGHT)
 
     def _restore(self) -> None:
         """Size, place and docks as they were left."""

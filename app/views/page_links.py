@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, Qt
+from PySide6.QtCore import QObject
 
 from app.project import Project
 from app.views.dialogs.download import DownloadDialog
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from app.views.training.session import Run
 
 STRIPS = 0.25  # seconds between two paintings of the gradient strips
-CURVES_HEIGHT = 338
 MOVED_ON = "The drawing has moved on"
 
 STATES = {
@@ -120,8 +119,6 @@ class PageLinks(QObject):
         window.curves.set_run(run)
         window.console.begin(run)
         window.show_page("curves")
-        if window.bottom.height() < CURVES_HEIGHT:
-            window.resizeDocks([window.bottom], [CURVES_HEIGHT], Qt.Orientation.Vertical)
         window.canvas.set_running(True)
         window.training_form.set_running(True)
 

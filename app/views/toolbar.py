@@ -9,7 +9,7 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QComboBox, QFrame, QHBoxLayout, QLabel, QMenu, QSizePolicy, QToolButton, QWidget
 
 from app.training.devices import Device
-from app.views import icons, theme
+from app.views import icons
 from app.views.training.deck import Deck
 from app.views.widgets.button import Button
 
@@ -29,7 +29,7 @@ class Toolbar(QFrame):
         self.setObjectName("toolbar")
         self.setFixedHeight(HEIGHT)
         self.project = Button("", "flat", parent=self)
-        self.project.setFont(theme.font("project"))
+        self.project.setObjectName("project")
         self.project.setAccessibleName("Project")
         self.deck = Deck(self)
         # Wide enough for every state, so that the keys stay where they are.
