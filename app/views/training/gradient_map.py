@@ -192,6 +192,11 @@ class GradientMap(Chart):
     def layers(self) -> tuple[str, ...]:
         return self.history.layers
 
+    @property
+    def selected(self) -> frozenset[str]:
+        """The paths of the modules whose rows are outlined."""
+        return self._selected
+
     def set_selected(self, layers: Iterable[str]) -> None:
         """Outline the rows of these modules, by path."""
         self._selected = frozenset(layers)
