@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QDialog
 
 from app import project_file
 from app.project import Project
@@ -340,3 +340,11 @@ def test_no_project_at_all(qtbot, window: MainWindow, monkeypatch) -> None:
         window.actions_by_key[key].trigger()
     assert window.session.state == "idle"
     assert window.banner.isVisible()
+
+
+@pytest.mark.parametrize("key", ["commands", "shortcuts", "about"])
+def test_the_sheets_open_and_close(qtbot, window: MainWindow, key: str) -> None:
+    window.actions_by_key[key].trigger()
+    (dialog,) = (each for each in window.findChildren(QDialog) if each.isVisible())
+    QTest.keyClick(dialog, Qt.Key.Key_Escape)
+    assert not dialog.isVisible()

@@ -17,7 +17,6 @@ class Actions:
     def __init__(self, window: QWidget, bar: QMenuBar) -> None:
         self._window, self._bar = window, bar
         self.by_key: dict[str, QAction] = {}
-        self.groups: list[tuple[str, list[QAction]]] = []
 
     def __getitem__(self, key: str) -> QAction:
         return self.by_key[key]
@@ -25,7 +24,6 @@ class Actions:
     def menu(self, title: str) -> QMenu:
         menu = self._bar.addMenu(title)
         menu.setToolTipsVisible(True)
-        self.groups.append((title.replace("&", ""), []))
         return menu
 
     def add(
@@ -74,7 +72,6 @@ class Actions:
 
     def _keep(self, menu: QMenu, key: str, action: QAction) -> None:
         self.by_key[key] = action
-        self.groups[-1][1].append(action)
         menu.addAction(action)
 
     def all(self) -> list[QAction]:

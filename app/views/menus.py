@@ -19,18 +19,6 @@ if TYPE_CHECKING:
 
 Key = QKeySequence.StandardKey
 
-# What is done with the mouse, for the sheet of shortcuts.
-GESTURES = (
-    ("Drag from a port", "draw a wire; let it go on nothing to search for what fits"),
-    ("Drag an input end", "move a wire, or take it off"),
-    ("Alt + click", "cut a wire"),
-    ("Drop on a wire", "insert a layer"),
-    ("Double-click on nothing", "search for a layer to add"),
-    ("Wheel", "zoom at the pointer"),
-    ("Middle drag, Space + drag", "pan"),
-    ("Drag on nothing", "select; Shift adds, Ctrl toggles"),
-)
-
 
 
 def build_menus(window: MainWindow) -> Actions:
@@ -185,12 +173,9 @@ def _help(window: MainWindow, actions: Actions) -> None:
 
 
 def _shortcuts(window: MainWindow, actions: Actions) -> None:
-    from app.views.dialogs.shortcuts import Gesture, ShortcutSheet
+    from app.views.dialogs.shortcuts import ShortcutSheet
 
-    groups = [(title, list(group)) for title, group in actions.groups]
-    walking = [window.canvas.actions[f"nudge_{side}"] for side in ("left", "right", "up", "down")]
-    gestures = [Gesture(keys, text) for keys, text in GESTURES]
-    ShortcutSheet([*groups, ("Canvas", [*walking, *gestures])], window).open()
+    ShortcutSheet(actions.all(), window).open()
 
 
 def _commands(window: MainWindow, actions: Actions) -> None:

@@ -69,7 +69,6 @@ GESTURES = (
         Gesture("Drag an input end away", "Move or remove the wire"),
         Gesture("Alt + click on a wire", "Cut it"),
         Gesture("Double-click, Tab", "Search for a layer to add"),
-        Gesture("Arrows", "Nudge the selection"),
     )),
     ("Fields", (
         Gesture("Up, Down", "Step a number; with Page Up and Page Down by ten"),
