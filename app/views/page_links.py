@@ -73,7 +73,17 @@ class PageLinks(QObject):
         window.outline.set_parameters(analysis.parameters)
 
     def _project_replaced(self, _project: Project) -> None:
-        self._window.room.set_tape(None)
+        """The tape and the curves were another project's; a run that still goes on keeps its curves."""
+        window = self._window
+        window.room.set_tape(None)
+        if not window.session.active:
+            self._gradients = None
+            window.curves.set_history(None)
+            window.canvas.set_gradients({}, 1e-3, 10.0)
+            window.status.set_state("")
+            window.status.set_run("")
+            window.toolbar.deck.set_state("idle")
+            window.toolbar.deck.show_progress(None)
 
     def _selected(self, ids: frozenset[str], origin: object) -> None:
         window = self._window
@@ -115,6 +125,7 @@ class PageLinks(QObject):
     def _run_started(self, run: Run) -> None:
         window = self._window
         window.banner.hide()
+        window.toasts.clear()
         self._gradients = GradientOverlay(run.job.source, run.history)
         window.curves.set_run(run)
         window.console.begin(run)

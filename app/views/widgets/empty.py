@@ -57,10 +57,11 @@ class EmptyState(QWidget):
         self.button.setVisible(bool(action))
         self.button.clicked.connect(self.acted)
         layout = QVBoxLayout(self)
-        layout.setContentsMargins(24, 24, 24, 24)
+        layout.setContentsMargins(24, 8, 24, 8)
         layout.setSpacing(0)
         layout.addStretch(1)
-        layout.addWidget(_Art(icon), 0, centre)
+        self._art = _Art(icon, self)
+        layout.addWidget(self._art, 0, centre)
         layout.addSpacing(18)
         layout.addWidget(self._title, 0, centre)
         layout.addSpacing(6)
@@ -88,12 +89,19 @@ class EmptyState(QWidget):
         super().resizeEvent(event)
         self._fit()
 
+    def showEvent(self, event) -> None:
+        super().showEvent(event)
+        self._fit()
+
     def _fit(self) -> None:
         # A wrapped label set in the middle asks for no width of its own: it gets what the room or the text allows.
         natural = self._hint.fontMetrics().horizontalAdvance(self._hint.text()) + 4
         width = max(min(natural, 230 if natural > 320 else 320, self.width() - 48), 80)
-        self._hint.setFixedWidth(width)
-        self._hint.setFixedHeight(max(self._hint.heightForWidth(width), 1))
+        wrap = Qt.TextFlag.TextWordWrap | Qt.AlignmentFlag.AlignHCenter
+        text = self._hint.fontMetrics().boundingRect(0, 0, width, 1000, wrap, self._hint.text())
+        self._hint.setFixedSize(width, max(text.height(), 1))
+        # In a low dock the words and the button go before the drawing.
+        self._art.setVisible(self.height() >= 190 or not self.isVisible())
 
     def sizeHint(self) -> QSize:
         return self.layout().sizeHint()
