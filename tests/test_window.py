@@ -125,6 +125,23 @@ def test_the_window_comes_back_as_it_was(qtbot, qapp) -> None:
     leave(second)
 
 
+def test_docks_hide_and_come_back_from_the_menu(qtbot, window: MainWindow) -> None:
+    toggles = {action.text(): action for action in window.dock_menu.actions()}
+    assert len(toggles) == 3
+    for dock in (window.left, window.right, window.bottom):
+        toggles[dock.windowTitle()].trigger()
+        assert dock.isHidden()
+        toggles[dock.windowTitle()].trigger()
+        assert dock.isVisible()
+
+
+def test_both_themes_on_a_living_window(qtbot, window: MainWindow) -> None:
+    for choice in ("light", "dark"):
+        window.actions_by_key[f"theme.{choice}"].trigger()
+        assert theme.current().name == choice
+        assert window.grab().toImage().pixelColor(700, 300).lightness() > 128 if choice == "light" else True
+
+
 # -- runs -------------------------------------------------------------------------------------------------------------
 
 

@@ -156,6 +156,8 @@ class MainWindow(QMainWindow):
         self.addDockWidget(Qt.DockWidgetArea.LeftDockWidgetArea, self.left)
         self.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, self.right)
         self.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, self.bottom)
+        for dock in (self.left, self.right, self.bottom):
+            self.dock_menu.addAction(dock.toggleViewAction())
         # The right dock runs full height; the bottom dock spans left and centre.
         self.setCorner(Qt.Corner.BottomRightCorner, Qt.DockWidgetArea.RightDockWidgetArea)
         self.setCorner(Qt.Corner.BottomLeftCorner, Qt.DockWidgetArea.BottomDockWidgetArea)
@@ -262,6 +264,11 @@ class MainWindow(QMainWindow):
     def show_unexpected(self, message: str, trace: str) -> None:
         """A fault of the program itself. The project is untouched: it is a value."""
         self.show_details("Something went wrong in Tapedeck", f"{message}. Your project is as it was; save it.", trace)
+
+    def set_reduced_motion(self, still: bool) -> None:
+        """Reels and dashes stand still."""
+        self.settings.reduced_motion = still
+        theme.manager().set_reduced_motion(still)
 
     def set_theme(self, choice: str) -> None:
         self.settings.theme = choice

@@ -129,6 +129,10 @@ def _view(window: MainWindow, actions: Actions) -> None:
         look, "theme", (("dark", "Dark"), ("light", "Light"), ("system", "As the system")), window.set_theme
     )
     made[window.settings.theme].setChecked(True)
+    still = menu.addAction("Reduce &motion")
+    still.setCheckable(True)
+    still.setChecked(window.settings.reduced_motion)
+    still.toggled.connect(window.set_reduced_motion)
 
 
 def _layer(window: MainWindow, actions: Actions) -> None:

@@ -25,6 +25,7 @@ from app.views.widgets.segmented import Segmented
 
 FASTEST = 0.1  # seconds between two redraws at least
 SHARE = 0.02  # of the time may go into redrawing; a slower machine gets fewer pictures, not a slower run
+STAGGER = 20  # milliseconds between the redraws of two charts
 
 
 class Curves(QWidget):
@@ -54,6 +55,7 @@ class Curves(QWidget):
         self._moving = False
         self._cursor: tuple[Chart, int] | None = None
         self._drawn = (-1, -1, -1, -1)
+        self._waiting: list[Chart] = []  # charts that the redraw under way has not reached
         self.redraw_seconds = 0.0  # of the last redraw, painting left out
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
@@ -184,10 +186,31 @@ class Curves(QWidget):
         sizes = (len(history.steps), len(history.epochs), len(history.memory), len(history.gradients))
         if sizes != self._drawn and self.isVisible():
             self._drawn = sizes
-            self.redraw()
+            self.redraw_seconds = 0.0
+            self._end = series.grown(self._scale.end(), self._end) or 1.0
+            self._waiting = list(self.charts)
+            self._redraw_next()
+
+    def _redraw_next(self) -> None:
+        """One chart a turn of the event loop, so that none of its turns is long."""
+        if not self._waiting:
+            return
+        chart, *self._waiting = self._waiting
+        began = perf_counter()
+        if self._following:
+            self._range = (0.0, self._end)
+            self._moving = True
+            chart.plot.set_x_range(*self._range)
+            self._moving = False
+        chart.redraw()
+        self._show_cursor()
+        self.redraw_seconds += perf_counter() - began
+        if self._waiting:
+            QTimer.singleShot(STAGGER, self, self._redraw_next)
 
     def redraw(self) -> None:
         """Bring every chart up to the history now."""
+        self._waiting = []
         began = perf_counter()
         if self._following:
             self._end = series.grown(self._scale.end(), self._end) or 1.0
