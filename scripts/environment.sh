@@ -2,7 +2,7 @@
 # Make or refresh the virtual environment that every make target runs in.
 #   scripts/environment.sh [FOLDER]      FOLDER is .venv if not given
 #   PYTHON=...                           the interpreter to build it on, else the first fitting one is taken
-#   TORCH_INDEX=URL                      a further package index, for the builds of torch that PyPI does not have
+#   TORCH_INDEX=URL                      a further package index, for builds of torch that the usual one does not have
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=${1:-.venv}

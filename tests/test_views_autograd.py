@@ -227,14 +227,14 @@ def wheel(room: AutogradRoom, at_: QPoint, turned: int) -> None:
 def test_the_wheel_zooms_at_the_pointer(room) -> None:
     room.set_tape(small_tape())
     spot = at(room, "node:n5", 40, 40)
-    before, scale = room.view.mapToScene(spot), room.view.scale_now()
+    before, scale = room.view.mapToScene(spot), room.view.zoom
     wheel(room, spot, 240)
     after = room.view.mapToScene(spot)
-    assert room.view.scale_now() > scale * 1.2
+    assert room.view.zoom > scale * 1.2
     assert abs(after.x() - before.x()) < 2 and abs(after.y() - before.y()) < 2
     for _ in range(40):
         wheel(room, spot, -480)
-    assert room.view.scale_now() > 0
+    assert room.view.zoom > 0
     QTest.keyClick(room.view, Qt.Key.Key_Home)
     seen = room.view.mapToScene(room.view.viewport().rect()).boundingRect()
     assert seen.adjusted(-1, -1, 1, 1).contains(room.scene.itemsBoundingRect())
@@ -248,18 +248,18 @@ def test_dragging_nothing_moves_the_view(room) -> None:
     QTest.mouseMove(viewport, QPoint(65, 45))
     QTest.mouseRelease(viewport, LEFT, pos=QPoint(65, 45))
     moved = room.view.mapToScene(QPoint(0, 0)) - before
-    scale = room.view.scale_now()
+    scale = room.view.zoom
     assert abs(moved.x() * scale + 60) < 3 and abs(moved.y() * scale + 40) < 3
 
 
 def test_f_frames_what_is_selected(room) -> None:
     room.set_tape(small_tape())
-    room.view.zoom(0.3)
+    room.view.zoom_by(0.3)
     room.scene.choose("node:n5")
     QTest.keyClick(room.view, Qt.Key.Key_F)
     seen = room.view.mapToScene(room.view.viewport().rect()).boundingRect()
     assert seen.contains(room.scene.part("node:n5").sceneBoundingRect())
-    assert room.view.scale_now() > 0.6
+    assert room.view.zoom > 0.6
 
 
 @pytest.mark.parametrize("mode", ["dark", "light"])
@@ -267,7 +267,7 @@ def test_it_paints_near_and_far_in_both_themes(room, qapp, mode) -> None:
     room.set_tape(small_tape())
     theme.apply(qapp, mode)
     for scale in (1.0, 0.2):
-        room.view.zoom(scale / room.view.scale_now())
+        room.view.zoom_by(scale / room.view.zoom)
         picture = room.view.grab().toImage()
         colors = {picture.pixelColor(x, y).name() for x in range(0, picture.width(), 7) for y in range(0, 400, 7)}
         assert len(colors) > 4

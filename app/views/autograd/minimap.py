@@ -92,8 +92,8 @@ class Minimap(QWidget):
         scale, x, y = self._scale()
         there = QPointF((at.x() - x) / scale, (at.y() - y) / scale)
         here = self._seen().center()
-        zoom = self._view.scale_now()
-        self._view.scroll_by(((there - here) * zoom).toPoint())
+        by = (here - there) * self._view.zoom
+        self._view.pan(by.x(), by.y())
 
     def paintEvent(self, event: QPaintEvent) -> None:
         theme = current()

@@ -183,7 +183,7 @@ class AutogradRoom(QWidget):
         self._quiet = False
         after = self._corner(key)
         if before is not None and after is not None:
-            self.view.scroll_by(after - before)
+            self.view.pan(before.x() - after.x(), before.y() - after.y())
         self.view.show_if_it_fits()
         self.scene.choose(key if key in self.scene.groups else f"fold:{key}")
         self.view.setFocus()

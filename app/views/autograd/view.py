@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
-from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPixmap, QResizeEvent, QWheelEvent
-from PySide6.QtWidgets import QGraphicsView, QWidget
+from PySide6.QtCore import QEvent, QPoint, QRectF, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QWheelEvent
+from PySide6.QtWidgets import QWidget
 
 from app.views.autograd.items import SIMPLE_BELOW, BoxItem, GroupItem
 from app.views.autograd.scene import TapeScene
-from app.views.theme import current, manager
+from app.views.roaming import RoamingView
+from app.views.theme import manager
 
-LEAST, MOST = 0.04, 3.0
 STEP = 1.0015
-DOTS = 24.0
 HIDDEN = 0.2
 _KEYS = {
     Qt.Key.Key_Left: "left",
@@ -24,29 +21,21 @@ _KEYS = {
 }
 
 
-class TapeView(QGraphicsView):
+class TapeView(RoamingView):
     """`folded(key)` asks to open or close a group."""
 
     folded = Signal(str)
-    zoomed = Signal(float)
-    moved = Signal()
+
+    LEAST, MOST = 0.04, 3.0
+    PADS = (24, 16, 24, 16)
 
     def __init__(self, scene: TapeScene, parent: QWidget | None = None) -> None:
         super().__init__(scene, parent)
         self._scene = scene
-        self._framed = True
+        self.whole = True
         self._pan_from: QPoint | None = None
         self._pressed_at: QPoint | None = None
         self._space = False
-        self.setRenderHint(QPainter.RenderHint.Antialiasing)
-        self.setFrameShape(QGraphicsView.Shape.NoFrame)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setTransformationAnchor(QGraphicsView.ViewportAnchor.NoAnchor)
-        self.setResizeAnchor(QGraphicsView.ViewportAnchor.NoAnchor)
-        self.setViewportUpdateMode(QGraphicsView.ViewportUpdateMode.SmartViewportUpdate)
-        self.setMouseTracking(True)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName("Autograd graph")
         self.setAccessibleDescription("Arrow keys walk along the gradients, Enter folds, Home shows everything")
         self.setCursor(Qt.CursorShape.ArrowCursor)
@@ -54,13 +43,16 @@ class TapeView(QGraphicsView):
 
     # -- what is in sight ----------------------------------------------------------------------------------------------
 
-    def scale_now(self) -> float:
-        return self.transform().m11()
+    def whole_area(self) -> QRectF:
+        return self._scene.sceneRect()
+
+    def zoom_changed(self, zoom: float) -> None:
+        self._scene.set_far(zoom < SIMPLE_BELOW)
 
     def frame_all(self) -> None:
         """Everything in sight, not larger than life."""
-        self._frame(self._scene.sceneRect(), 1.0)
-        self._framed = True
+        self.frame(self.whole_area())
+        self.whole = True
 
     def frame_selection(self) -> None:
         """What is selected or linked in sight; everything if nothing is."""
@@ -70,91 +62,36 @@ class TapeView(QGraphicsView):
         if not parts:
             self.frame_all()
             return
-        self._frame(self._scene.area_of(parts).adjusted(-60, -60, 60, 60), 1.25)
-
-    def _frame(self, area: QRectF, largest: float) -> None:
-        room = self.viewport().size()
-        if area.isEmpty() or room.width() < 2 or room.height() < 2:
-            return
-        scale = min(room.width() / area.width(), room.height() / area.height(), largest)
-        self.resetTransform()
-        self._widen()
-        self.scale(max(scale, LEAST), max(scale, LEAST))
-        self.centerOn(area.center())
-        self._framed = False
-        self._tell()
+        self.frame(self._scene.area_of(parts).adjusted(-60, -60, 60, 60), 1.25)
 
     def ensure_seen(self, area: QRectF) -> None:
         """Move only as far as needed to bring an area of the scene into sight."""
-        seen = self.mapToScene(self.viewport().rect()).boundingRect()
-        if not seen.contains(area):
-            self._widen()
+        if not self.visible_area().contains(area):
+            self.widen()
             self.ensureVisible(area, 8, 8)
-            self._framed = False
-            self._tell()
+            self.whole = False
+            self.moved.emit()
 
     def show_if_it_fits(self) -> None:
         """Scroll so that all of the picture is in sight where it has room at this scale and much of it is hidden.
 
         A little may stay hidden: what the pointer is on should stay there.
         """
-        area, scale, room = self._scene.itemsBoundingRect(), self.scale_now(), self.viewport().size()
-        seen = self.mapToScene(self.viewport().rect()).boundingRect().intersected(area)
+        area, room = self._scene.itemsBoundingRect(), self.viewport().size()
+        seen = self.visible_area().intersected(area)
         hidden = 1 - seen.width() * seen.height() / max(area.width() * area.height(), 1.0)
-        fits = area.width() * scale <= room.width() and area.height() * scale <= room.height()
+        fits = area.width() * self.zoom <= room.width() and area.height() * self.zoom <= room.height()
         if fits and hidden > HIDDEN:
             self.ensure_seen(area)
 
-    def zoom(self, factor: float, at: QPointF | None = None) -> None:
-        """Zoom so that what is under `at` (a point of the viewport; its middle by default) stays there."""
-        place = at if at is not None else QPointF(self.viewport().rect().center())
-        scale = min(max(self.scale_now() * factor, LEAST), MOST)
-        before = self.mapToScene(place.toPoint())
-        self._widen()
-        self.resetTransform()
-        self.scale(scale, scale)
-        after = self.mapFromScene(before)
-        self._scroll(after - place.toPoint())
-        self._framed = False
-        self._tell()
-
-    def _widen(self) -> None:
-        """Let the view scroll far enough past the picture that any point of it can be anywhere."""
-        area = self._scene.sceneRect()
-        wide, high = area.width() + 4000, area.height() + 4000
-        self.setSceneRect(area.adjusted(-wide, -high, wide, high))
-
-    def scroll_by(self, by: QPoint) -> None:
-        """Move the view over the scene by pixels of the window."""
-        self._widen()
-        self._scroll(by)
-        self._framed = False
-        self._tell()
-
-    def _scroll(self, by: QPoint) -> None:
-        for bar, way in ((self.horizontalScrollBar(), by.x()), (self.verticalScrollBar(), by.y())):
-            bar.setValue(bar.value() + way)
-
-    def _tell(self) -> None:
-        self._scene.set_far(self.scale_now() < SIMPLE_BELOW)
-        self.zoomed.emit(self.scale_now())
-        self.moved.emit()
-
     # -- events --------------------------------------------------------------------------------------------------------
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        if self._framed:
-            self.frame_all()
-        self.moved.emit()
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         turned = event.angleDelta().y() or event.angleDelta().x()
         if event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
-            self._scroll(QPoint(-turned // 2, 0))
-            self._tell()
+            self.pan(turned // 2, 0)
         elif turned:
-            self.zoom(STEP**turned, event.position())
+            self.zoom_by(STEP**turned, event.position())
         event.accept()
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
@@ -171,11 +108,8 @@ class TapeView(QGraphicsView):
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         at = event.position().toPoint()
         if self._pan_from is not None:
-            self._widen()
-            self._scroll(self._pan_from - at)
-            self._pan_from = at
-            self._framed = False
-            self._tell()
+            by, self._pan_from = at - self._pan_from, at
+            self.pan(by.x(), by.y())
             return
         part = self._part_at(at)
         self._scene.hover(part.key if part is not None else None)
@@ -248,9 +182,9 @@ class TapeView(QGraphicsView):
         elif key in (Qt.Key.Key_F, Qt.Key.Key_Period):
             self.frame_selection()
         elif key in (Qt.Key.Key_Plus, Qt.Key.Key_Equal):
-            self.zoom(1.2)
+            self.zoom_by(1.2)
         elif key == Qt.Key.Key_Minus:
-            self.zoom(1 / 1.2)
+            self.zoom_by(1 / 1.2)
         elif key == Qt.Key.Key_Escape:
             self._scene.choose("")
         else:
@@ -265,31 +199,3 @@ class TapeView(QGraphicsView):
     def focusOutEvent(self, event: QEvent) -> None:
         self._space = False
         super().focusOutEvent(event)
-
-    def drawBackground(self, painter: QPainter, rect: QRectF) -> None:
-        """The canvas with its dots, which stay one size."""
-        painter.fillRect(rect, current().canvas)
-        step = DOTS * self.scale_now()
-        if step < 12:
-            return
-        tile = _dots(round(step), current().dot.name())
-        origin = self.mapFromScene(QPointF(0, 0))
-        painter.save()
-        painter.resetTransform()
-        area = self.viewport().rect()
-        painter.drawTiledPixmap(area, tile, QPoint(-origin.x() % tile.width(), -origin.y() % tile.height()))
-        painter.restore()
-
-
-@lru_cache(maxsize=64)
-def _dots(step: int, color: str) -> QPixmap:
-    """One dot on a transparent tile."""
-    tile = QPixmap(step, step)
-    tile.fill(Qt.GlobalColor.transparent)
-    painter = QPainter(tile)
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    painter.setPen(Qt.PenStyle.NoPen)
-    painter.setBrush(QColor(color))
-    painter.drawEllipse(QPointF(1.5, 1.5), 0.9, 0.9)
-    painter.end()
-    return tile

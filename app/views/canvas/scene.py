@@ -26,7 +26,6 @@ from app.views.canvas.wiring import Wiring
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
 
-MARGIN = 2000.0
 Point = tuple[float, float]
 
 

@@ -15,29 +15,24 @@ from PySide6.QtGui import (
     QHelpEvent,
     QKeyEvent,
     QMouseEvent,
-    QPainter,
-    QTransform,
     QWheelEvent,
 )
-from PySide6.QtWidgets import QApplication, QFrame, QGraphicsView, QToolTip, QWidget
+from PySide6.QtWidgets import QApplication, QGraphicsView, QToolTip, QWidget
 
 from app.views.canvas import gestures
 from app.views.canvas.commands import Commands
-from app.views.canvas.dots import Dots
 from app.views.canvas.faces import Pin
-from app.views.canvas.scene import MARGIN, CanvasScene
+from app.views.canvas.scene import CanvasScene
+from app.views.roaming import RoamingView
 from app.views.selection import Selection
 from app.views.widgets.painting import KEY_REASONS
 
 MIME = "application/x-tapedeck-op"
-LEAST_ZOOM, MOST_ZOOM = 0.05, 4.0
 
 
-class CanvasView(QGraphicsView):
+class CanvasView(RoamingView):
     """Shows the scene. Signals speak of points of the scene, but for `refusal`, which speaks of the viewport."""
 
-    zoomed = Signal(float)
-    moved = Signal()
     refusal = Signal(str, QPoint)
     search_wanted = Signal(QPointF)
     loose_end = Signal(str, bool, object, QPointF)  # node, from an output, pin, where it was let go
@@ -54,105 +49,20 @@ class CanvasView(QGraphicsView):
         self._gesture: gestures.Gesture | None = None
         self._button = Qt.MouseButton.NoButton
         self._space = False
-        self._dots = Dots()
-        self.whole = False  # everything is framed, and is kept so while the view changes its size
         self.pointer = QPointF()
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setRenderHint(QPainter.RenderHint.Antialiasing)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setTransformationAnchor(QGraphicsView.ViewportAnchor.NoAnchor)
-        self.setResizeAnchor(QGraphicsView.ViewportAnchor.NoAnchor)
-        self.setViewportUpdateMode(QGraphicsView.ViewportUpdateMode.SmartViewportUpdate)
         self.setOptimizationFlag(QGraphicsView.OptimizationFlag.DontSavePainterState)
         self.setAcceptDrops(True)
-        self.setMouseTracking(True)
         self.viewport().setMouseTracking(True)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName("Canvas")
         self.setAccessibleDescription("The network as a drawing. Arrow keys walk along the wires, Tab adds a layer.")
-        scene.redrawn.connect(self._fit_scene)
-        self._fit_scene()
+        scene.redrawn.connect(self.widen)
+        self.widen()
 
-    # --- Zoom and place
+    def whole_area(self) -> QRectF:
+        return self.canvas_scene.whole()
 
-    @property
-    def zoom(self) -> float:
-        return self.transform().m11()
-
-    def visible_area(self) -> QRectF:
-        """What is in sight, on the scene."""
-        return self.mapToScene(self.viewport().rect()).boundingRect()
-
-    def zoom_by(self, factor: float, at: QPointF | None = None) -> None:
-        """Zoom so that the point of the viewport under the pointer, or its middle, stays where it is."""
-        self.zoom_to(self.zoom * factor, at)
-
-    def zoom_to(self, zoom: float, at: QPointF | None = None) -> None:
-        self.whole = False
-        zoom = min(max(zoom, LEAST_ZOOM), MOST_ZOOM)
-        if math.isclose(zoom, self.zoom):
-            return
-        spot = at or QPointF(self.viewport().rect().center())
-        fixed = self.viewportTransform().inverted()[0].map(spot)
-        self.setTransform(QTransform.fromScale(zoom, zoom))
+    def zoom_changed(self, zoom: float) -> None:
         self.canvas_scene.set_zoom(zoom)
-        self._widen()
-        self._put(fixed, spot)
-        self.zoomed.emit(zoom)
-        self.moved.emit()
-
-    def pan(self, dx: float, dy: float) -> None:
-        """Move what is shown by pixels of the viewport."""
-        self.whole = False
-        self._widen()
-        self.horizontalScrollBar().setValue(self.horizontalScrollBar().value() - round(dx))
-        self.verticalScrollBar().setValue(self.verticalScrollBar().value() - round(dy))
-        self.moved.emit()
-
-    def frame(self, area: QRectF, most: float = 1.0, pads: tuple[int, int, int, int] = (48, 64, 48, 72)) -> None:
-        """Show an area whole, with room (left, top, right, bottom) for what lies over the canvas."""
-        if area.isEmpty():
-            return
-        left, top, right, bottom = pads
-        width = max(self.viewport().width() - left - right, 80)
-        height = max(self.viewport().height() - top - bottom, 80)
-        zoom = min(width / area.width(), height / area.height(), most)
-        self.zoom_to(zoom)
-        self._widen()
-        self._put(area.center(), QPointF(left + width / 2, top + height / 2))
-        self.whole = area == self.canvas_scene.whole()
-        self.moved.emit()
-
-    def show_point(self, point: QPointF) -> None:
-        """Put a point of the scene into the middle."""
-        self.whole = False
-        self._put(point, QPointF(self.viewport().rect().center()))
-        self.moved.emit()
-
-    def _put(self, point: QPointF, spot: QPointF) -> None:
-        """Scroll so that a point of the scene lies at a spot of the viewport."""
-        off = self.viewportTransform().map(point) - spot
-        self.horizontalScrollBar().setValue(self.horizontalScrollBar().value() + round(off.x()))
-        self.verticalScrollBar().setValue(self.verticalScrollBar().value() + round(off.y()))
-
-    def _fit_scene(self) -> None:
-        """The scene reaches well past the nodes, and past what is in sight, so that panning never ends at a wall."""
-        self._widen()
-
-    def _widen(self) -> None:
-        room = max(MARGIN, self.viewport().width() / self.zoom, self.viewport().height() / self.zoom)
-        wanted = self.canvas_scene.whole().adjusted(-room, -room, room, room)
-        if not self.sceneRect().contains(wanted):
-            # Growing the rectangle moves the origin of the scroll bars: keep the picture where it is.
-            spot = QPointF(0, 0)
-            fixed = self.viewportTransform().inverted()[0].map(spot)
-            self.setSceneRect(self.sceneRect().united(wanted.adjusted(-room / 2, -room / 2, room / 2, room / 2)))
-            self._put(fixed, spot)
-
-    def scrollContentsBy(self, dx: int, dy: int) -> None:
-        super().scrollContentsBy(dx, dy)
-        self.moved.emit()
 
     # --- Gestures
 
@@ -325,9 +235,6 @@ class CanvasView(QGraphicsView):
 
     # --- Painting
 
-    def drawBackground(self, painter: QPainter, rect: QRectF) -> None:
-        self._dots.paint(painter, rect, self.viewportTransform(), self.zoom, self.devicePixelRatioF())
-
     def viewportEvent(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip:
             assert isinstance(event, QHelpEvent)
@@ -350,10 +257,3 @@ class CanvasView(QGraphicsView):
         if hit.node is not None and hit.node in scene.problems:
             return scene.problems[hit.node][0].message
         return ""
-
-    def resizeEvent(self, event) -> None:
-        super().resizeEvent(event)
-        if self.whole:
-            self.frame(self.canvas_scene.whole())
-        self._widen()
-        self.moved.emit()
