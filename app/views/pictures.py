@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QSize
+from PySide6.QtCore import QMessageLogContext, QSize, Qt, QtMsgType, qInstallMessageHandler
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
@@ -24,7 +25,7 @@ from app.views.selection import Selection
 if TYPE_CHECKING:
     from torch import Tensor
 
-CANVAS = QSize(1600, 700)
+CANVAS = QSize(1600, 600)
 CURVES = QSize(1600, 360)
 
 
@@ -34,9 +35,16 @@ def application() -> QApplication:
     if isinstance(existing, QApplication):
         return existing
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
+    qInstallMessageHandler(_say)
     made = QApplication(["tapedeck"])
     theme.apply(made, "light")
     return made
+
+
+def _say(_kind: QtMsgType, _context: QMessageLogContext, text: str) -> None:
+    """What Qt has to say, but for what a platform without a screen says of every window."""
+    if "propagateSizeHints" not in text:
+        print(text, file=sys.stderr)
 
 
 def offscreen_painter() -> Callable[[Drawing, Path], None]:
@@ -70,7 +78,13 @@ def _network(project: Project, job: Job, folder: Path) -> str:
     canvas = Canvas(Document(project), Selection(), catalog())
     analysis = analyse(project.graph)
     canvas.set_analysis(analysis)
-    return _grab(canvas, CANVAS, folder / "network.png", canvas.frame_all)
+
+    def ready() -> None:
+        for control in (canvas.minimap, canvas.zoom_control, canvas.breadcrumb):
+            control.hide()
+        canvas.frame_all()
+
+    return _grab(canvas, CANVAS, folder / "network.png", ready)
 
 
 def _curves(history: History, job: Job, folder: Path) -> str:
@@ -78,11 +92,13 @@ def _curves(history: History, job: Job, folder: Path) -> str:
 
     curves = Curves()
     curves.set_history(history, job.source)
+    curves.controls.hide()
     return _grab(curves, CURVES, folder / "curves.png", curves.refresh)
 
 
 def _grab(widget: Any, size: QSize, path: Path, ready: Callable[[], object]) -> str:
     """The widget as a picture, once it has its size."""
+    widget.setAttribute(Qt.WidgetAttribute.WA_DontShowOnScreen)
     widget.resize(size)
     widget.show()
     QGuiApplication.processEvents()
