@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar, cast
 
 from app.builder import rules
-from app.builder.catalog import Catalog
+from app.builder.catalog import Catalog, OpSpec
 from app.builder.graph import Edge, Graph, Node, merged
+from app.builder.params import ParamError, check_param
 from app.frozen import FrozenMap
 
 Point = tuple[float, float]
@@ -182,6 +183,47 @@ def _feed(graph: Graph, catalog: Catalog, node: str, gone: set[str]) -> Edge | N
             return arriving[0]
         node = arriving[0].source
     return None
+
+
+def replace_op(project: P, catalog: Catalog, node: str, op: str) -> P:
+    """Make a node another op in its place, with the wires and the parameters that fit.
+
+    A wire goes to the port of its name, else to the first free one of its kind, else it is gone. A name that was made
+    from the old op is made anew from the new one. Raises UnknownOp.
+    """
+    graph, spec = project.graph, catalog[op]
+    old = graph.nodes[node]
+    before = catalog.of(graph, old)
+    bare = graph.without_nodes([node])
+    made_up = old.name.rstrip("0123456789") == before.stem
+    name = new_node(bare, catalog, op).name if made_up else old.name
+    kept = {key: value for key, value in old.params.items() if _takes(spec, key, value)}
+    nodes = FrozenMap({k: replace(v, op=op, name=name, params=spec.starting_params().update(kept)) if k == node else v
+                       for k, v in graph.nodes.items()})  # fmt: skip
+    result = Graph(nodes, bare.edges)
+    for edge in graph.into(node):
+        for port in (edge.port, *(port.name for port in spec.inputs)):
+            taken = {other.port for other in result.into(node)}
+            wanted = spec.input(port)
+            free = wanted is not None and (wanted.variadic or port not in taken)
+            if free and rules.can_connect(result, catalog, edge.source, edge.output, node, port):
+                result = rules.connect(result, catalog, edge.source, edge.output, node, port)
+                break
+    for edge in graph.out_of(node):
+        if rules.can_connect(result, catalog, node, edge.output, edge.target, edge.port):
+            result = result.with_edge(edge)
+    return changed(project, result)
+
+
+def _takes(spec: OpSpec, name: str, value: Any) -> bool:
+    param = spec.param(name)
+    if param is None:
+        return False
+    try:
+        check_param(param, value)
+    except ParamError:
+        return False
+    return True
 
 
 # --- Places -----------------------------------------------------------------------------------------------------
