@@ -572,3 +572,29 @@ def test_an_edit_elsewhere_ends_the_gesture(table: Table) -> None:
     QTest.mouseRelease(port, LEFT, NONE, start)
     assert len(table.scene.nodes) == 4
     assert table.document.undo_stack.undoText() == "Delete relu1"
+
+
+def test_align_and_distribute_are_one_step_each(table: Table) -> None:
+    table.canvas.commands.select_all()
+    before = table.document.project
+    table.canvas.actions["align_middle"].trigger()
+    ports = {table.scene.nodes[node].y() + table.scene.nodes[node].geometry.anchor for node in table.scene.nodes}
+    assert len(ports) == 1
+    table.document.undo_stack.undo()
+    assert table.document.project == before
+    assert table.document.undo_stack.count() == 1
+    table.canvas.commands.select([table.id("conv1")])
+    assert not table.canvas.actions["align_left"].isEnabled()
+
+
+def test_a_layer_is_replaced_by_searching_another(table: Table, qtbot) -> None:
+    table.canvas.commands.select([table.id("relu1")])
+    before, wires = table.document.project, table.wires()
+    QTest.keyClick(table.view, Qt.Key.Key_R, CTRL)
+    assert table.canvas.search.isVisible()
+    QTest.keyClicks(table.canvas.search.field, "gelu")
+    QTest.keyClick(table.canvas.search.field, Qt.Key.Key_Return)
+    node = next(node for node in table.document.project.graph.nodes.values() if node.op.endswith("GELU"))
+    assert {(a.replace(node.name, "relu1"), b.replace(node.name, "relu1"), p) for a, b, p in table.wires()} == wires
+    table.document.undo_stack.undo()
+    assert table.document.project == before

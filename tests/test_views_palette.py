@@ -11,9 +11,9 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.builder import edits
+from app.builder.analysis import analyse
 from app.builder.catalog import catalog
 from app.document import Document
-from app.frozen import FrozenMap
 from app.resources import path as resource_path
 from app.views import fuzzy
 from app.views.outline import Outline
@@ -243,7 +243,7 @@ def test_a_filter_does_not_change_the_selection(outline: Outline, selection: Sel
 
 def test_enter_jumps_and_parameters_are_told(qtbot: QtBot, outline: Outline, document: Document) -> None:
     ids = {node.name: key for key, node in document.project.graph.nodes.items()}
-    outline.set_parameters(FrozenMap({ids["conv2"]: 18496}))
+    outline.set_analysis(analyse(document.project.graph))
     row = names(outline).index("conv2")
     told = outline.model.data(outline.model.index(row), Qt.ItemDataRole.AccessibleTextRole)
     assert told == "conv2, Conv2d, 18496 parameters"
@@ -253,3 +253,21 @@ def test_enter_jumps_and_parameters_are_told(qtbot: QtBot, outline: Outline, doc
     with qtbot.waitSignal(outline.jump_requested) as jumped:
         qtbot.keyClick(outline.view, Qt.Key.Key_Return)
     assert jumped.args == [ids["conv2"]]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("shape:1024", ["flatten", "drop1"]),
+        ("shape:64x4x4", ["pool1"]),
+        ("relu shape:8x8", ["relu1", "relu2"]),
+        ("shape:10", ["fc2"]),
+        ("shape:4096", []),
+    ],
+)
+def test_nodes_are_found_by_what_comes_out_of_them(
+    outline: Outline, document: Document, query: str, expected: list[str]
+) -> None:
+    outline.set_analysis(analyse(document.project.graph))
+    outline.field.setText(query)
+    assert names(outline) == expected

@@ -217,6 +217,14 @@ class MainWindow(QMainWindow):
             self.bottom.show()
         pane.show_page(key)
 
+    def find_node(self) -> None:
+        """Put the caret into the outline's search."""
+        self.furnish()
+        self.left.show()
+        self.left.pane.show_page("outline")
+        self.outline.field.setFocus(Qt.FocusReason.ShortcutFocusReason)
+        self.outline.field.selectAll()
+
     def jump_to(self, node: str) -> None:
         """Select a node and bring it into view."""
         if node in self.document.project.graph.nodes:

@@ -8,6 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QApplication, QHBoxLayout, QMenu, QWidget
 
+from app.builder import tidy
 from app.resources import path as resource_path
 from app.views import icons
 from app.views.actions import Actions
@@ -103,6 +104,8 @@ def _edit(window: MainWindow, actions: Actions) -> None:
     menu.addSeparator()
     for key in ("cut", "copy", "paste", "duplicate", "delete", "delete_reconnect", "select_all"):
         _adopt(window, actions, menu, key)
+    menu.addSeparator()
+    actions.add(menu, "find", "&Find a node…", window.find_node, "Ctrl+Shift+F", "search")
 
 
 def _adopt(window: MainWindow, actions: Actions, menu: QMenu, key: str) -> None:
@@ -137,7 +140,13 @@ def _view(window: MainWindow, actions: Actions) -> None:
 
 def _layer(window: MainWindow, actions: Actions) -> None:
     menu = actions.menu("&Layer")
-    for key in ("search", "edit", "rename", "lay_out", "left", "right", "up", "down"):
+    for key in ("search", "edit", "rename", "replace", "lay_out"):
+        _adopt(window, actions, menu, key)
+    align = menu.addMenu("&Align and distribute")
+    for key in (*(f"align_{edge}" for edge in tidy.EDGES), *(f"distribute_{axis}" for axis in tidy.AXES)):
+        _adopt(window, actions, align, key)
+    menu.addSeparator()
+    for key in ("left", "right", "up", "down"):
         _adopt(window, actions, menu, key)
 
 

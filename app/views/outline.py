@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import (
     QAbstractListModel,
@@ -19,9 +19,11 @@ from PySide6.QtCore import (
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QAbstractItemView, QListView, QStackedWidget, QVBoxLayout, QWidget
 
+from app.builder import find
 from app.builder.catalog import Catalog
 from app.builder.graph import Node
 from app.builder.plan import plan
+from app.builder.value_types import ValueType
 from app.document import Document
 from app.frozen import FrozenMap
 from app.project import Project
@@ -30,6 +32,9 @@ from app.views.numbers import grouped_digits
 from app.views.op_rows import Index, Row, RowDelegate
 from app.views.selection import Selection
 from app.views.widgets import EmptyState, SearchField
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,7 @@ class NodeModel(QAbstractListModel):
         self._shown: list[Entry] = []
         self._query = ""
         self._parameters: Mapping[str, int] = FrozenMap()
+        self._values: Mapping[str, list[ValueType]] = FrozenMap()
 
     def set_entries(self, new: tuple[Entry, ...]) -> bool:
         """Show other nodes; says whether anything is different."""
@@ -76,10 +82,25 @@ class NodeModel(QAbstractListModel):
         if self._shown:
             self.dataChanged.emit(self.index(0), self.index(len(self._shown) - 1))
 
+    def set_values(self, values: Mapping[tuple[str, int], ValueType]) -> None:
+        """What comes out of each node, for queries like `shape:64`."""
+        by_node: dict[str, list[ValueType]] = {}
+        for (node, _), value in values.items():
+            by_node.setdefault(node, []).append(value)
+        self._values = by_node
+        if find.parse(self._query).shapes:
+            self._refill()
+
     def _refill(self) -> None:
+        query = find.parse(self._query)
         self.beginResetModel()
-        self._shown = [e for e in self._all if fuzzy.score(self._query, f"{e.node.name} {e.label}") is not None]
+        self._shown = [entry for entry in self._all if self._fits(entry, query)]
         self.endResetModel()
+
+    def _fits(self, entry: Entry, query: find.Query) -> bool:
+        text = f"{entry.node.name} {entry.label}"
+        by_name = not query.words or fuzzy.score(query.words, text) is not None
+        return by_name and find.has_shapes(query, self._values.get(entry.node.id, ()))
 
     def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
         return 0 if parent.isValid() else len(self._shown)
@@ -122,7 +143,7 @@ class Outline(QWidget):
         super().__init__(parent)
         self._document, self._selection, self._catalog = document, selection, catalog
         self._quiet = self._stale = False
-        self.field = SearchField("Find a node")
+        self.field = SearchField("Name, class or shape:64")
         self.model = NodeModel(self)
         self.view = QListView()
         self._delegate = RowDelegate(self.model.row)
@@ -158,9 +179,14 @@ class Outline(QWidget):
         self.view.viewport().installEventFilter(self)
         theme.manager().changed.connect(self.view.viewport().update)
 
-    def set_parameters(self, counts: Mapping[str, int]) -> None:
-        """The number of parameters of each node, as the analysis counted them."""
-        self.model.set_parameters(counts)
+    def set_analysis(self, analysis: Analysis) -> None:
+        """Parameter counts, and the shapes that can be searched for."""
+        self.model.set_parameters(analysis.parameters)
+        self._quiet = True
+        self.model.set_values(analysis.values)
+        self._quiet = False
+        self._show_selection(self._selection.ids)
+        self._show_page()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.Leave:
@@ -208,7 +234,7 @@ class Outline(QWidget):
         if nothing:
             self.empty.set_text("No nodes yet", "Drag a layer from the Layers panel onto the canvas.")
         else:
-            self.empty.set_text("Nothing fits", "No node has a name or a class like that.")
+            self.empty.set_text("Nothing fits", "No node has a name, a class or a shape like that.")
         self._pages.setCurrentWidget(self.view if self.model.rowCount() else self.empty)
 
     def _picked(self) -> None:

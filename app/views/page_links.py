@@ -70,7 +70,7 @@ class PageLinks(QObject):
         window = self._window
         window.code.set_source(analysis.source)
         window.room.set_source_text(analysis.source.text)
-        window.outline.set_parameters(analysis.parameters)
+        window.outline.set_analysis(analysis)
 
     def _project_replaced(self, _project: Project) -> None:
         """The tape and the curves were another project's; a run that still goes on keeps its curves."""

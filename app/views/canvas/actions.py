@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QWidget
 
+from app.builder import tidy
+from app.builder.arrange import GRID
 from app.views import icons
+from app.views.canvas import walking
+
+if TYPE_CHECKING:
+    from app.views.canvas.canvas import Canvas
 
 
 @dataclass(frozen=True)
@@ -33,7 +41,10 @@ ROWS = (
     Row("select_all", "Select All", ("Ctrl+A",)),
     Row("edit", "Edit Parameters", ("Return", "Enter"), "inspector"),
     Row("rename", "Rename…", ("F2",)),
+    Row("replace", "Replace…", ("Ctrl+R",)),
     Row("lay_out", "Lay Out", ("L",), "tree"),
+    *(Row(f"align_{edge}", f"Align {edge.title()}") for edge in tidy.EDGES),
+    *(Row(f"distribute_{axis}", f"Distribute {axis.title()}ly") for axis in tidy.AXES),
     Row("frame_selection", "Frame Selection", ("F", "."), "frame"),
     Row("frame_all", "Frame Everything", ("Home",), "frame"),
     Row("zoom_in", "Zoom In", ("+", "=", "Ctrl++", "Ctrl+="), "add"),
@@ -65,6 +76,36 @@ def make(widget: QWidget, does: dict[str, Callable[[], object]]) -> dict[str, QA
         widget.addAction(action)
         actions[row.key] = action
     return actions
+
+
+def doings(canvas: Canvas) -> dict[str, Callable[[], object]]:
+    """What each action of a canvas does, by key."""
+    commands, view = canvas.commands, canvas.view
+    steps = {"left": (-GRID, 0), "right": (GRID, 0), "up": (0, -GRID), "down": (0, GRID)}
+    return {
+        "search": canvas.open_search,
+        "cut": commands.cut,
+        "copy": commands.copy,
+        "paste": commands.paste,
+        "duplicate": commands.duplicate,
+        "delete": commands.delete,
+        "delete_reconnect": commands.delete_reconnect,
+        "select_all": commands.select_all,
+        "edit": canvas.edit_selected,
+        "rename": canvas.rename_selected,
+        "replace": canvas.replace_selected,
+        "lay_out": canvas.lay_out,
+        **{f"align_{edge}": partial(commands.align, edge) for edge in tidy.EDGES},
+        **{f"distribute_{axis}": partial(commands.distribute, axis) for axis in tidy.AXES},
+        "frame_selection": canvas.frame_selection,
+        "frame_all": canvas.frame_all,
+        "zoom_in": partial(view.zoom_by, 1.25),
+        "zoom_out": partial(view.zoom_by, 0.8),
+        "zoom_100": partial(view.zoom_to, 1.0),
+        "cancel": canvas.cancel,
+        **{way: partial(canvas.walk, getattr(walking, way.upper())) for way in steps},
+        **{f"nudge_{way}": partial(commands.nudge, *by) for way, by in steps.items()},
+    }
 
 
 def _caller(function: Callable[[], object]) -> Callable[[], None]:

@@ -9,7 +9,6 @@ from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import QPixmapCache, QResizeEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.builder.arrange import GRID
 from app.builder.catalog import Catalog
 from app.document import Document
 from app.project import Project
@@ -73,7 +72,7 @@ class Canvas(QWidget):
         self.setFocusProxy(self.view)
         self.setAccessibleName("Network")
         self._make_overlays()
-        self.actions = self._make_actions()
+        self.actions = actions.make(self.view, actions.doings(self))
         self._dash = QTimer(self)
         self._dash.setInterval(100)
         self._dash.timeout.connect(self._turn)
@@ -99,39 +98,6 @@ class Canvas(QWidget):
         # It stands in the viewport, so that a layer can be let go on it.
         ground = self.view.viewport()
         self.empty = EmptyState("add", "Nothing on the canvas yet", hint, "Open the digits example", ground)
-
-    def _make_actions(self) -> dict:
-        nudge = self.commands.nudge
-        return actions.make(
-            self.view,
-            {
-                "search": self.open_search,
-                "cut": self.commands.cut,
-                "copy": self.commands.copy,
-                "paste": self.commands.paste,
-                "duplicate": self.commands.duplicate,
-                "delete": self.commands.delete,
-                "delete_reconnect": self.commands.delete_reconnect,
-                "select_all": self.commands.select_all,
-                "edit": self._edit,
-                "rename": self.rename_selected,
-                "lay_out": self.lay_out,
-                "frame_selection": self.frame_selection,
-                "frame_all": self.frame_all,
-                "zoom_in": lambda: self.view.zoom_by(1.25),
-                "zoom_out": lambda: self.view.zoom_by(0.8),
-                "zoom_100": lambda: self.view.zoom_to(1.0),
-                "cancel": self.cancel,
-                "left": lambda: self._arrow(walking.LEFT),
-                "right": lambda: self._arrow(walking.RIGHT),
-                "up": lambda: self._arrow(walking.UP),
-                "down": lambda: self._arrow(walking.DOWN),
-                "nudge_left": lambda: nudge(-GRID, 0),
-                "nudge_right": lambda: nudge(GRID, 0),
-                "nudge_up": lambda: nudge(0, -GRID),
-                "nudge_down": lambda: nudge(0, GRID),
-            },
-        )
 
     def _connect(self) -> None:
         self.document.changed.connect(self._changed)
@@ -264,6 +230,12 @@ class Canvas(QWidget):
         area = self.on_canvas(QRectF(body.left(), body.top() + 2, body.width(), 26))
         self.rename_field.open_over(node, self.scene.graph.nodes[node].name, area)
 
+    def replace_selected(self) -> None:
+        """Search another op for the selected node."""
+        single = self.selection.single
+        if single in self.scene.nodes:
+            self.finder.for_node(single)
+
     def cancel(self) -> None:
         """Cancel the gesture under way; without one select nothing."""
         if not self.view.cancel_gesture():
@@ -333,19 +305,24 @@ class Canvas(QWidget):
         ids, one = bool(self.selection.ids), self.selection.single is not None
         for key in ("cut", "copy", "duplicate", "delete_reconnect", "frame_selection"):
             self.actions[key].setEnabled(ids or key == "frame_selection")
-        for key in ("rename", "edit"):
+        for key in ("rename", "edit", "replace"):
             self.actions[key].setEnabled(one)
+        count = len(self.selection.ids)
+        for key, action in self.actions.items():
+            if key.startswith(("align_", "distribute_")):
+                action.setEnabled(count >= (2 if key.startswith("align_") else 3))
 
     # --- Keys and menus
 
     def _back_to_view(self) -> None:
         self.view.setFocus()
 
-    def _edit(self) -> None:
+    def edit_selected(self) -> None:
+        """Ask for the form of the selected node."""
         if self.selection.single is not None:
             self.editRequested.emit(self.selection.single)
 
-    def _arrow(self, direction: tuple[int, int]) -> None:
+    def walk(self, direction: tuple[int, int]) -> None:
         """One node selected: walk. Several: nudge by a pixel. None: begin with the first."""
         if len(self.selection.ids) > 1:
             self.commands.nudge(*direction)

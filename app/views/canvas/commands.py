@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from PySide6.QtCore import QObject, QPointF, QRectF, Signal
 from PySide6.QtGui import QGuiApplication
 
-from app.builder import edits
+from app.builder import edits, tidy
 from app.builder.arrange import GAP, GRID, LANE_GAP, arrange, complete
 from app.builder.catalog import Catalog
 from app.builder.graph import Edge
@@ -254,6 +254,29 @@ class Commands(QObject):
         if self._scene.nodes:
             places = arrange(self._scene.graph, self._scene.sizes(), row_width)
             self._apply("Lay out", lambda: edits.changed(self.project, positions=places))
+
+    def align(self, edge: str) -> None:
+        """Put an edge of the selected nodes, or the line of their ports ("middle"), on one line."""
+        nodes = self._selection.ids
+        text = f"Align {self._many(nodes)} by {edge}"
+        self._apply(text, lambda: tidy.align(self.project, nodes, self._scene.sizes(), edge))
+
+    def distribute(self, axis: str) -> None:
+        """Make the gaps between the selected nodes equal."""
+        nodes = self._selection.ids
+        text = f"Distribute {self._many(nodes)} {axis}ly"
+        self._apply(text, lambda: tidy.distribute(self.project, nodes, self._scene.sizes(), axis))
+
+    def replace(self, node: str, op: str) -> None:
+        """Make a node another op in its place; wires that do not fit are said."""
+        before = len(self.project.graph.edges)
+        name = self.name(node)
+        self._apply(
+            f"Replace {name} by {self._label(op)}", lambda: edits.replace_op(self.project, self._catalog, node, op)
+        )
+        lost = before - len(self.project.graph.edges)
+        if lost:
+            self.said.emit(f"{_count(lost, 'wire')} did not fit {self._label(op)} and went; Ctrl+Z brings all back")
 
     def rename(self, node: str, name: str) -> None:
         """Give a node another name. Names in source are made identifiers there; here any text will do."""

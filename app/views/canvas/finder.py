@@ -61,6 +61,13 @@ class Finder:
         both = [op for op in after if op in before]
         self._open(point, lambda op: self._canvas.commands.insert(op, wire, point), both, hint)
 
+    def for_node(self, node: str) -> None:
+        """Another op in the place of a node."""
+        canvas = self._canvas
+        name = canvas.scene.graph.nodes[node].name
+        spot = canvas.scene.nodes[node].body.bottomLeft()
+        self._open(spot, lambda op: canvas.commands.replace(node, op), None, f"Enter puts it in the place of {name}")
+
     def _open(
         self, point: QPointF, put: Callable[[str], object], only: Iterable[str] | None = None, hint: str = ""
     ) -> None:

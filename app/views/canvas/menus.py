@@ -14,7 +14,10 @@ from app.views.canvas.scene import Hit
 if TYPE_CHECKING:
     from app.views.canvas.canvas import Canvas
 
-NODE = ("edit", "rename", None, "cut", "copy", "duplicate", None, "delete", "delete_reconnect", None, "frame_selection")
+NODE = (
+    "edit", "rename", "replace", None, "cut", "copy", "duplicate", None, "delete", "delete_reconnect", None,
+    "frame_selection",
+)  # fmt: skip
 EMPTY = ("search", "paste", None, "select_all", "lay_out", None, "frame_all", "zoom_100")
 
 
