@@ -11,7 +11,7 @@ import torch
 
 from app.builder import rules
 from app.builder.analysis import Analysis
-from app.builder.catalog import OpSpec, catalog
+from app.builder.catalog import OpSpec, Port, catalog
 from app.builder.graph import Edge, Graph, Node
 from app.builder.literals import DType
 from app.builder.value_types import TensorType, TupleType, ValueType
@@ -22,20 +22,36 @@ INT64 = DType("int64")
 Row = tuple[str, str, Mapping[str, Any]]
 
 # One sample for an op whose starting parameters do not take a picture of (3, 8, 8).
-SAMPLES: dict[str, tuple[int, ...]] = {
-    "nn.Conv1d": (8, 16),
-    "nn.BatchNorm1d": (8, 16),
-    "nn.LSTM": (5, 12),
-    "nn.GRU": (5, 12),
-    "nn.MultiheadAttention": (5, 64),
-    "nn.Embedding": (7,),
-    "nn.Linear": (9,),
-    "Tensor.view": (4, 16),
-    "torch.reshape": (4, 16),
-    "torch.permute": (5, 6),
-    "torch.transpose": (5, 6),
-    "torch.matmul": (6, 6),
-    "torch.cat": (5,),
+_SAMPLED: dict[tuple[int, ...], str] = {
+    (8, 16): """
+        nn.Conv1d nn.ConvTranspose1d nn.BatchNorm1d nn.InstanceNorm1d nn.MaxPool1d nn.MaxUnpool1d nn.AvgPool1d
+        nn.LPPool1d nn.AdaptiveAvgPool1d nn.AdaptiveMaxPool1d nn.ZeroPad1d nn.ConstantPad1d nn.ReflectionPad1d
+        nn.ReplicationPad1d nn.CircularPad1d nn.Dropout1d nn.GLU
+    """,
+    (2, 6, 8, 8): """
+        nn.Conv3d nn.ConvTranspose3d nn.BatchNorm3d nn.InstanceNorm3d nn.MaxPool3d nn.MaxUnpool3d nn.AvgPool3d
+        nn.LPPool3d nn.AdaptiveAvgPool3d nn.AdaptiveMaxPool3d nn.FractionalMaxPool3d nn.ZeroPad3d nn.ConstantPad3d
+        nn.ReflectionPad3d nn.ReplicationPad3d nn.CircularPad3d nn.Dropout3d
+    """,
+    (5, 12): "nn.LSTM nn.GRU nn.RNN",
+    (12,): "nn.LSTMCell nn.GRUCell nn.RNNCell",
+    (5, 64): "nn.MultiheadAttention nn.TransformerEncoderLayer nn.TransformerDecoderLayer nn.Transformer",
+    (7,): "nn.Embedding nn.EmbeddingBag",
+    (8, 8, 8): "nn.GroupNorm nn.PixelShuffle nn.ChannelShuffle",
+    (12, 16): "nn.Fold",
+    (9,): "nn.Linear",
+    (4, 16): "Tensor.view torch.reshape",
+    (5, 6): "torch.permute torch.transpose",
+    (6, 6): "torch.matmul",
+    (5,): "torch.cat",
+}
+SAMPLES = {key: shape for shape, keys in _SAMPLED.items() for key in keys.split()}
+
+# Inputs that are not float32.
+DTYPES: dict[tuple[str, str], DType] = {
+    ("nn.Embedding", "input"): INT64,
+    ("nn.EmbeddingBag", "input"): INT64,
+    **{(f"nn.MaxUnpool{n}d", "indices"): INT64 for n in (1, 2, 3)},
 }
 
 
@@ -75,15 +91,21 @@ def chain(length: int, op: str = "nn.ReLU", **params: Any) -> Graph:
 
 def around(spec: OpSpec, params: Mapping[str, Any] | None = None) -> Graph:
     """A net of one op: an input on every port that must have one, an output on every tensor that comes out."""
-    dtype = {"dtype": INT64} if spec.key == "nn.Embedding" else {}
-    rows: list[Row] = [("input", f"in_{p.name}", {"shape": sample(spec), **dtype}) for p in spec.inputs if p.required]
+    needed = [port for port in spec.inputs if port.required]
+    rows: list[Row] = [("input", f"in_{p.name}", _input(spec, p)) for p in needed]
     rows.append((spec.key, "it", params or {}))
-    wires: list[tuple[Any, ...]] = [(f"in_{p.name}", "it", p.name) for p in spec.inputs if p.required]
-    for number, port in enumerate(spec.outputs):
+    wires: list[tuple[Any, ...]] = [(f"in_{p.name}", "it", p.name) for p in needed]
+    alone = net(rows, wires)
+    for number, port in enumerate(catalog().of(alone, alone.nodes["it"]).outputs):
         if port.kind == "tensor":
             rows.append(("output", f"out{number}", {}))
             wires.append(("it", f"out{number}", "input", number))
     return net(rows, wires)
+
+
+def _input(spec: OpSpec, port: Port) -> dict[str, Any]:
+    dtype = DTYPES.get((spec.key, port.name))
+    return {"shape": sample(spec)} | ({"dtype": dtype} if dtype else {})
 
 
 def sample(spec: OpSpec) -> tuple[int, ...]:

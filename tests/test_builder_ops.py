@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from app import project_file
+from app.builder import ops
 from app.builder.analysis import analyse
 from app.builder.catalog import SNAPSHOT, OpSpec, UnknownOp, catalog, dump, installed_torch, load
 from app.builder.introspect import documentation, read_catalog
@@ -180,6 +181,18 @@ def test_at_least_the_ops_that_were_promised() -> None:
         F.max_pool2d
     """.split()
     assert set(wanted) <= set(catalog()) and len(catalog()) >= 40
+
+
+def test_every_public_class_of_torch_nn_is_drawn_or_left_out_with_a_reason() -> None:
+    import inspect
+
+    from torch import nn
+
+    public = {name for name in dir(nn) if not name.startswith("_") and inspect.isclass(getattr(nn, name))}
+    drawn = {key.removeprefix("nn.") for key in catalog() if key.startswith("nn.")}
+    left_out = [name for names in ops.LEFT_OUT.values() for name in names.split()]
+    assert len(left_out) == len(set(left_out)) and not drawn & set(left_out)
+    assert drawn | set(left_out) == public
 
 
 def test_unknown_op_is_said_by_name() -> None:

@@ -68,6 +68,7 @@ class Param:
 class OpSpec:
     """One operation. `target` is its place in torch as text, looked up only for keys of the catalog.
 
+    `outputs_by` is the parameter that decides how many of the outputs come, "" where all do.
     What torch's documentation says of it is not kept here but asked of the installed torch: `introspect.documentation`.
     """
 
@@ -80,6 +81,7 @@ class OpSpec:
     inputs: tuple[Port, ...] = ()
     outputs: tuple[Port, ...] = (Port("output"),)
     params: tuple[Param, ...] = ()
+    outputs_by: str = ""
 
     @cached_property
     def _params(self) -> dict[str, Param]:
@@ -94,6 +96,15 @@ class OpSpec:
     def starting_params(self) -> FrozenMap[str, Any]:
         """What a new node is given so that it can run: values for arguments without a default."""
         return FrozenMap({p.name: p.start for p in self.params if p.start is not None})
+
+    def outputs_given(self, params: Mapping[str, Any]) -> int:
+        """How many outputs the call returns: a flag adds the second, a number says it, sizes are one for each."""
+        param = self.param(self.outputs_by)
+        if param is None:
+            return len(self.outputs)
+        value = params.get(param.name, param.default)
+        count = len(value) if isinstance(value, tuple) else value + 1 if isinstance(value, bool) else value
+        return min(count, len(self.outputs)) if isinstance(count, int) and count > 0 else 1
 
     def value(self, node: Node, name: str) -> Any:
         """The parameter of a node, its default where it is not set."""
@@ -123,10 +134,18 @@ class Catalog(Mapping[str, OpSpec]):
     def __contains__(self, key: object) -> bool:
         return key in self._specs
 
+    def _with_outputs(self, spec: OpSpec, graph: Graph, node: Node) -> OpSpec:
+        """The spec with the outputs that the node's parameters ask for, and those that wires still hang on."""
+        if not spec.outputs_by:
+            return spec
+        wired = max((edge.output + 1 for edge in graph.out_of(node.id)), default=1)
+        count = max(spec.outputs_given(node.params), wired)
+        return spec if count >= len(spec.outputs) else replace(spec, outputs=spec.outputs[:count])
+
     def of(self, graph: Graph, node: Node) -> OpSpec:
         """The spec of a node; for an unknown op a placeholder with the ports that its wires use."""
         if node.op in self._specs:
-            return self._specs[node.op]
+            return self._with_outputs(self._specs[node.op], graph, node)
         ports = tuple(dict.fromkeys(edge.port for edge in graph.into(node.id)))
         outputs = max((edge.output + 1 for edge in graph.out_of(node.id)), default=1)
         return OpSpec(

@@ -137,7 +137,8 @@ class _Writer:
         for step in self.steps:
             if step.spec.kind == "module":
                 head = f"        self.{self.modules[step.id]} = {step.spec.key}("
-                lines.append(_Line(wrapped(head, self._arguments(step, call=False), ")"), (step.id,)))
+                tail = ").requires_grad_(False)" if step.node.frozen else ")"
+                lines.append(_Line(wrapped(head, self._arguments(step, call=False), tail), (step.id,)))
         return lines
 
     def _arguments(self, step: Step, call: bool) -> list[str]:
@@ -160,13 +161,17 @@ class _Writer:
     def _forward(self, step: Step) -> list[_Line]:
         if step.spec.kind in ("input", "output"):
             return []
-        targets = ", ".join(self.variables[Ref(step.id, i)] for i in range(len(step.spec.outputs)))
+        targets = ", ".join(self.variables[Ref(step.id, i)] for i in range(self._returned(step)))
         text = f"        {targets} = " if targets else "        "
         text += "..." if step.spec.kind == "unknown" else self._call(step, len(text))
         comment = self._shape_comment(step)
         if comment and "\n" not in text and len(text) + len(comment) + 2 <= WIDTH:
             text += f"  {comment}"
         return [_Line(text, (step.id,))]
+
+    def _returned(self, step: Step) -> int:
+        """How many values the call returns."""
+        return step.spec.outputs_given(self.results[step.id].resolved)
 
     def _call(self, step: Step, column: int) -> str:
         """The call, from `column` on."""

@@ -60,6 +60,7 @@ def _read(key: str, category: str) -> OpSpec:
         inputs=inputs,
         outputs=tuple(Port(n, kind) for n, kind in ops.OUTPUTS.get(key, (("output", "tensor"),))),
         params=_with_positions(params),
+        outputs_by=ops.OUTPUTS_BY.get(key, ""),
     )
 
 
@@ -104,6 +105,7 @@ def _from_signature(key: str, target: Any) -> tuple[tuple[Port, ...], tuple[Para
         return _split(key, inspect.signature(told), call=False)
     constructor = told if key in ops.SIGNATURES else target.__init__
     _, params = _split(key, inspect.signature(constructor), call=False)
+    params += tuple(Param(**more) for more in ops.MORE.get(key, ()))
     ports, call_params = _split(key, inspect.signature(find(f"{_target(key)}.forward")), call=True)
     return ports, (*params, *call_params)
 
@@ -122,7 +124,8 @@ def _split(
         is_tensor = "Tensor" in str(argument.annotation) or (call and argument.annotation is inspect.Parameter.empty)
         if is_tensor:
             required = argument.default is inspect.Parameter.empty
-            ports.append(Port(name, ops.PORT_KINDS.get((key, name), "tensor"), required))
+            several = (key, name) in ops.VARIADIC
+            ports.append(Port(name, ops.PORT_KINDS.get((key, name), "tensor"), required, several))
         else:
             params.append(_param(key, name, argument.annotation, argument.default, call))
     return tuple(ports), tuple(params)
@@ -141,7 +144,10 @@ def _param(key: str, name: str, annotation: Any, default: Any, call: bool) -> Pa
     )
     if (key, name) in ops.AUTO_RULES:
         facts.update(auto=True, default=AUTO, required=False)
+    facts["optional"] = facts["optional"] or (default is None and not required)
     facts.update(ops.PARAMS.get((key, name), {}))
+    if facts["kind"] == "float" and type(facts["default"]) is int:
+        facts["default"] = float(facts["default"])
     if isinstance(facts["default"], list):
         facts["default"] = tuple(facts["default"])
     return Param(name, **facts)
@@ -256,7 +262,7 @@ def documentation(key: str) -> Documentation:
     if root == "operator":
         summary = f"Elementwise a {_OPERATORS[name]} b, with broadcasting."
         return Documentation(summary, text, FrozenMap())
-    return Documentation(_summary(text), text, _argument_docs(text))
+    return Documentation(_summary(text or ops.SUMMARIES.get(key, "")), text, _argument_docs(text))
 
 
 def _summary(text: str) -> str:

@@ -7,53 +7,77 @@ from __future__ import annotations
 
 from typing import Any
 
+
+def _rows(category: str, keys: str) -> tuple[tuple[str, str], ...]:
+    return tuple((key, category) for key in keys.split())
+
+
 OPS: tuple[tuple[str, str], ...] = (
-    ("input", "io"),
-    ("output", "io"),
-    ("nn.Conv2d", "conv"),
-    ("nn.Conv1d", "conv"),
-    ("nn.ConvTranspose2d", "conv"),
-    ("nn.Linear", "linear"),
-    ("nn.ReLU", "act"),
-    ("nn.LeakyReLU", "act"),
-    ("nn.PReLU", "act"),
-    ("nn.ELU", "act"),
-    ("nn.GELU", "act"),
-    ("nn.SiLU", "act"),
-    ("nn.Hardswish", "act"),
-    ("nn.Softplus", "act"),
-    ("nn.Sigmoid", "act"),
-    ("nn.Tanh", "act"),
-    ("nn.Softmax", "act"),
-    ("nn.LogSoftmax", "act"),
-    ("F.relu", "act"),
-    ("F.softmax", "act"),
-    ("F.log_softmax", "act"),
-    ("nn.BatchNorm2d", "norm"),
-    ("nn.BatchNorm1d", "norm"),
-    ("nn.LayerNorm", "norm"),
-    ("nn.MaxPool2d", "shape"),
-    ("nn.AvgPool2d", "shape"),
-    ("nn.AdaptiveAvgPool2d", "shape"),
-    ("F.max_pool2d", "shape"),
-    ("nn.Flatten", "shape"),
-    ("nn.Unflatten", "shape"),
-    ("Tensor.view", "shape"),
-    ("torch.reshape", "shape"),
-    ("torch.permute", "shape"),
-    ("torch.transpose", "shape"),
-    ("torch.mean", "shape"),
-    ("nn.Dropout", "drop"),
-    ("nn.Dropout2d", "drop"),
-    ("operator.add", "merge"),
-    ("operator.sub", "merge"),
-    ("operator.mul", "merge"),
-    ("torch.matmul", "merge"),
-    ("torch.cat", "merge"),
-    ("nn.Embedding", "seq"),
-    ("nn.LSTM", "seq"),
-    ("nn.GRU", "seq"),
-    ("nn.MultiheadAttention", "seq"),
+    *_rows("io", "input output"),
+    *_rows("conv", """
+        nn.Conv2d nn.Conv1d nn.Conv3d nn.ConvTranspose2d nn.ConvTranspose1d nn.ConvTranspose3d nn.Unfold nn.Fold
+    """),
+    *_rows("linear", "nn.Linear nn.Bilinear nn.Identity"),
+    *_rows("act", """
+        nn.ReLU nn.LeakyReLU nn.PReLU nn.RReLU nn.ReLU6 nn.ELU nn.CELU nn.SELU nn.GELU nn.SiLU nn.Mish nn.GLU
+        nn.Hardswish nn.Hardsigmoid nn.Hardtanh nn.Hardshrink nn.Softshrink nn.Tanhshrink nn.Softplus nn.Softsign
+        nn.Sigmoid nn.LogSigmoid nn.Tanh nn.Threshold nn.Softmax nn.Softmax2d nn.Softmin nn.LogSoftmax
+        F.relu F.softmax F.log_softmax
+    """),
+    *_rows("norm", """
+        nn.BatchNorm2d nn.BatchNorm1d nn.BatchNorm3d nn.LayerNorm nn.RMSNorm nn.GroupNorm nn.InstanceNorm2d
+        nn.InstanceNorm1d nn.InstanceNorm3d nn.LocalResponseNorm nn.CrossMapLRN2d
+    """),
+    *_rows("shape", """
+        nn.MaxPool2d nn.MaxPool1d nn.MaxPool3d nn.MaxUnpool2d nn.MaxUnpool1d nn.MaxUnpool3d
+        nn.AvgPool2d nn.AvgPool1d nn.AvgPool3d nn.AdaptiveAvgPool2d nn.AdaptiveAvgPool1d nn.AdaptiveAvgPool3d
+        nn.AdaptiveMaxPool2d nn.AdaptiveMaxPool1d nn.AdaptiveMaxPool3d nn.FractionalMaxPool2d nn.FractionalMaxPool3d
+        nn.LPPool2d nn.LPPool1d nn.LPPool3d F.max_pool2d
+        nn.ZeroPad2d nn.ZeroPad1d nn.ZeroPad3d nn.ConstantPad2d nn.ConstantPad1d nn.ConstantPad3d
+        nn.ReflectionPad2d nn.ReflectionPad1d nn.ReflectionPad3d nn.ReplicationPad2d nn.ReplicationPad1d
+        nn.ReplicationPad3d nn.CircularPad2d nn.CircularPad1d nn.CircularPad3d
+        nn.Upsample nn.UpsamplingNearest2d nn.UpsamplingBilinear2d nn.PixelShuffle nn.PixelUnshuffle nn.ChannelShuffle
+        nn.Flatten nn.Unflatten Tensor.view torch.reshape torch.permute torch.transpose torch.mean
+    """),
+    *_rows("drop", """
+        nn.Dropout nn.Dropout2d nn.Dropout1d nn.Dropout3d nn.AlphaDropout nn.FeatureAlphaDropout
+    """),
+    *_rows("merge", """
+        operator.add operator.sub operator.mul torch.matmul torch.cat nn.CosineSimilarity nn.PairwiseDistance
+    """),
+    *_rows("seq", """
+        nn.Embedding nn.EmbeddingBag nn.LSTM nn.GRU nn.RNN nn.LSTMCell nn.GRUCell nn.RNNCell nn.MultiheadAttention
+        nn.TransformerEncoderLayer nn.TransformerDecoderLayer nn.Transformer
+    """),
+)  # fmt: skip
+
+# Public classes of torch.nn that are not in the palette, by reason.
+LEFT_OUT: dict[str, str] = {
+    "a container, whose part the drawing itself plays": """
+        Container Sequential ModuleList ModuleDict ParameterList ParameterDict
+    """,
+    "a base class that computes nothing of its own": "Module RNNBase RNNCellBase",
+    "a value that modules hold, not a module": "Buffer Parameter UninitializedBuffer UninitializedParameter",
+    "takes a layer as its argument; draw the layer as often as it is repeated": "TransformerEncoder TransformerDecoder",
+    "spreads a net over several devices, which is the run's business": "DataParallel SyncBatchNorm",
+    "takes its sizes from what arrives, as every parameter that is left on auto does": """
+        LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d LazyConv1d LazyConv2d LazyConv3d LazyConvTranspose1d
+        LazyConvTranspose2d LazyConvTranspose3d LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d LazyLinear
+    """,
+    "a loss, which is chosen for the training and not drawn into the net": """
+        AdaptiveLogSoftmaxWithLoss BCELoss BCEWithLogitsLoss CTCLoss CosineEmbeddingLoss CrossEntropyLoss
+        GaussianNLLLoss HingeEmbeddingLoss HuberLoss KLDivLoss L1Loss LinearCrossEntropyLoss LinearCrossEntropyOptions
+        MSELoss MarginRankingLoss MultiLabelMarginLoss MultiLabelSoftMarginLoss MultiMarginLoss NLLLoss NLLLoss2d
+        PoissonNLLLoss SmoothL1Loss SoftMarginLoss TripletMarginLoss TripletMarginWithDistanceLoss
+    """,
+}
+
+RECURRENT = ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell")
+# Pooling that can say where each maximum stood.
+WITH_INDICES = (
+    *(f"nn.{kind}MaxPool{n}d" for kind in ("", "Adaptive") for n in (1, 2, 3)),
+    "nn.FractionalMaxPool2d",
+    "nn.FractionalMaxPool3d",
 )
 
 # Builtins have no Python signature; their schemas do. Several overloads exist, this names the one meant.
@@ -72,66 +96,119 @@ SCHEMAS: dict[str, str] = {
 
 # Where the signature that tells is another object's: recurrent layers take *args, pooling is dispatched on a flag.
 SIGNATURES: dict[str, str] = {
-    "nn.LSTM": "torch.nn.modules.rnn.RNNBase.__init__",
-    "nn.GRU": "torch.nn.modules.rnn.RNNBase.__init__",
+    **dict.fromkeys(("nn.LSTM", "nn.GRU", "nn.RNN"), "torch.nn.modules.rnn.RNNBase.__init__"),
     "F.max_pool2d": "torch.nn.functional._max_pool2d",
 }
 
-# Arguments that are not shown: placement is the run's business, the rest are private or change what is returned.
+# Arguments of the constructor that are not in that signature.
+MORE: dict[str, tuple[dict[str, Any], ...]] = {
+    "nn.RNN": ({"name": "nonlinearity", "kind": "choice", "default": "tanh", "choices": ("tanh", "relu")},),
+}
+
+# Arguments that are not shown: placement is the run's business, the rest are private, old names or other layers.
 HIDDEN: dict[str, frozenset[str]] = {
-    "*": frozenset({"device", "dtype", "mode", "return_indices", "_stacklevel", "_weight", "_freeze"}),
-    "nn.GRU": frozenset({"proj_size"}),
+    "*": frozenset({"device", "dtype", "_stacklevel", "_weight", "_freeze", "_random_samples"}),
+    **dict.fromkeys(("nn.GRU", "nn.RNN"), frozenset({"mode", "proj_size"})),
+    "nn.LSTM": frozenset({"mode"}),
+    "F.max_pool2d": frozenset({"return_indices"}),
     "operator.add": frozenset({"alpha"}),
     "operator.sub": frozenset({"alpha"}),
-    "nn.ConvTranspose2d": frozenset({"output_size"}),
+    **dict.fromkeys((f"nn.ConvTranspose{n}d" for n in (1, 2, 3)), frozenset({"output_size"})),
+    "nn.Hardtanh": frozenset({"min_value", "max_value"}),
+    "nn.Transformer": frozenset({"custom_encoder", "custom_decoder"}),
 }
 
 # Outputs that are more than one tensor, as the documentation of the layer names them: (name, kind).
 OUTPUTS: dict[str, tuple[tuple[str, str], ...]] = {
     "nn.LSTM": (("output", "tensor"), ("(h_n, c_n)", "tuple")),
-    "nn.GRU": (("output", "tensor"), ("h_n", "tensor")),
+    **dict.fromkeys(("nn.GRU", "nn.RNN"), (("output", "tensor"), ("h_n", "tensor"))),
+    "nn.LSTMCell": (("h_1", "tensor"), ("c_1", "tensor")),
     "nn.MultiheadAttention": (("attn_output", "tensor"), ("attn_output_weights", "tensor")),
+    **dict.fromkeys(WITH_INDICES, (("output", "tensor"), ("indices", "tensor"))),
 }
 
-# Input ports that carry something else than a tensor.
+# The parameter that decides how many of these outputs come: a flag, a number or the sizes of each.
+OUTPUTS_BY: dict[str, str] = dict.fromkeys(WITH_INDICES, "return_indices")
+
+# Input ports that carry something else than a tensor, and those that take several as one argument.
 PORT_KINDS: dict[tuple[str, str], str] = {("nn.LSTM", "hx"): "tuple"}
+VARIADIC = frozenset({("nn.LSTMCell", "hx")})
 
 # Parameters that the arriving shape decides: which input, and which dimensions of it (a slice gives a tuple).
 AUTO_RULES: dict[tuple[str, str], tuple[str, int | slice]] = {
-    ("nn.Conv1d", "in_channels"): ("input", 1),
-    ("nn.Conv2d", "in_channels"): ("input", 1),
-    ("nn.ConvTranspose2d", "in_channels"): ("input", 1),
+    **{(f"nn.Conv{n}d", "in_channels"): ("input", 1) for n in (1, 2, 3)},
+    **{(f"nn.ConvTranspose{n}d", "in_channels"): ("input", 1) for n in (1, 2, 3)},
     ("nn.Linear", "in_features"): ("input", -1),
-    ("nn.BatchNorm1d", "num_features"): ("input", 1),
-    ("nn.BatchNorm2d", "num_features"): ("input", 1),
+    ("nn.Bilinear", "in1_features"): ("input1", -1),
+    ("nn.Bilinear", "in2_features"): ("input2", -1),
+    **{(f"nn.BatchNorm{n}d", "num_features"): ("input", 1) for n in (1, 2, 3)},
+    **{(f"nn.InstanceNorm{n}d", "num_features"): ("input", 1) for n in (1, 2, 3)},
+    ("nn.GroupNorm", "num_channels"): ("input", 1),
     ("nn.LayerNorm", "normalized_shape"): ("input", slice(-1, None)),
-    ("nn.LSTM", "input_size"): ("input", -1),
-    ("nn.GRU", "input_size"): ("input", -1),
+    ("nn.RMSNorm", "normalized_shape"): ("x", slice(-1, None)),
+    **{(f"nn.{name}", "input_size"): ("input", -1) for name in RECURRENT},
     ("nn.MultiheadAttention", "embed_dim"): ("query", -1),
+    ("nn.TransformerEncoderLayer", "d_model"): ("src", -1),
+    ("nn.TransformerDecoderLayer", "d_model"): ("tgt", -1),
+    ("nn.Transformer", "d_model"): ("src", -1),
 }
+
+_PADS = tuple(f"nn.{kind}Pad{n}d" for kind in ("Zero", "Constant", "Reflection", "Replication", "Circular")
+              for n in (1, 2, 3))  # fmt: skip
+_TRANSFORMERS = ("nn.TransformerEncoderLayer", "nn.TransformerDecoderLayer", "nn.Transformer")
+_POOLS = tuple(f"nn.{kind}{n}d" for kind in ("MaxPool", "MaxUnpool", "AvgPool", "LPPool") for n in (1, 2, 3))
+_ADAPTIVE = tuple(f"nn.Adaptive{kind}Pool{n}d" for kind in ("Avg", "Max") for n in (1, 2, 3))
+_MODES = ("nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear", "area")
 
 # Facts about single parameters that annotations leave open.
 PARAMS: dict[tuple[str, str], dict[str, Any]] = {
-    ("nn.ConvTranspose2d", "padding_mode"): {"choices": ("zeros",)},
+    **{(f"nn.ConvTranspose{n}d", "padding_mode"): {"choices": ("zeros",)} for n in (1, 2, 3)},
     ("nn.GELU", "approximate"): {"kind": "choice", "choices": ("none", "tanh")},
-    ("nn.LSTM", "batch_first"): {"start": True},
-    ("nn.GRU", "batch_first"): {"start": True},
-    ("nn.MultiheadAttention", "batch_first"): {"start": True},
+    **{(f"nn.{name}", "batch_first"): {"start": True} for name in ("LSTM", "GRU", "RNN", "MultiheadAttention")},
+    ("nn.RNNCell", "nonlinearity"): {"kind": "choice", "choices": ("tanh", "relu")},
     ("nn.MultiheadAttention", "embed_dim"): {"optional": False},
     ("nn.MultiheadAttention", "num_heads"): {"optional": False},
-    ("nn.Softmax", "dim"): {"start": 1, "required": True},
-    ("nn.LogSoftmax", "dim"): {"start": 1, "required": True},
-    ("F.softmax", "dim"): {"start": 1, "required": True},
-    ("F.log_softmax", "dim"): {"start": 1, "required": True},
+    **{(key, "dim"): {"start": 1, "required": True} for key in
+       ("nn.Softmax", "nn.Softmin", "nn.LogSoftmax", "F.softmax", "F.log_softmax")},
     ("F.softmax", "dtype"): {"kind": "dtype"},
     ("F.log_softmax", "dtype"): {"kind": "dtype"},
     ("nn.MultiheadAttention", "kdim"): {"kind": "int", "optional": True},
     ("nn.MultiheadAttention", "vdim"): {"kind": "int", "optional": True},
     ("nn.Unflatten", "dim"): {"start": 1},
     ("nn.Unflatten", "unflattened_size"): {"start": (1, -1)},
-    ("nn.MaxPool2d", "kernel_size"): {"start": 2},
-    ("F.max_pool2d", "kernel_size"): {"start": 2},
-    ("nn.AvgPool2d", "kernel_size"): {"start": 2},
+    **{(key, "kernel_size"): {"start": 2} for key in (*_POOLS, "F.max_pool2d", "nn.FractionalMaxPool2d",
+       "nn.FractionalMaxPool3d", "nn.Fold")},
+    **{(f"nn.MaxUnpool{n}d", "output_size"): {"kind": "ints", "count": 0, "start": None, "minimum": 1}
+       for n in (1, 2, 3)},
+    **{(f"nn.{name}", part): {"count": 2} for name in ("Fold", "Unfold")
+       for part in ("dilation", "padding", "stride")},
+    ("nn.Fold", "output_size"): {"start": (8, 8), "count": 2},
+    ("nn.Fold", "kernel_size"): {"start": 2, "count": 2},
+    ("nn.Fold", "stride"): {"start": 2, "count": 2},
+    ("nn.Unfold", "kernel_size"): {"count": 2},
+    **{(f"nn.FractionalMaxPool{n}d", "output_size"): {"start": None} for n in (2, 3)},
+    **{(f"nn.FractionalMaxPool{n}d", "output_ratio"): {"kind": "float", "optional": True, "start": 0.5, "minimum": 0,
+       "maximum": 1} for n in (2, 3)},
+    **{(f"nn.LPPool{n}d", "norm_type"): {"start": 2.0} for n in (1, 2, 3)},
+    **{(key, "padding"): {"start": 1, "minimum": None} for key in _PADS},
+    **{(f"nn.ConstantPad{n}d", "value"): {"start": 0.0} for n in (1, 2, 3)},
+    ("nn.PairwiseDistance", "p"): {"maximum": None, "minimum": None},
+    ("nn.Threshold", "threshold"): {"start": 0.1},
+    ("nn.Threshold", "value"): {"start": 0.0},
+    ("nn.Upsample", "size"): {"count": 0},
+    ("nn.Upsample", "mode"): {"kind": "choice", "choices": _MODES},
+    **{(f"nn.{name}", "scale_factor"): {"kind": "float", "optional": True, "start": 2.0, "minimum": 0}
+       for name in ("Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d")},
+    ("nn.EmbeddingBag", "mode"): {"kind": "choice", "choices": ("mean", "sum", "max")},
+    ("nn.GroupNorm", "num_groups"): {"start": 8},
+    **{(f"nn.{name}", "size"): {"start": 5, "minimum": 1} for name in ("LocalResponseNorm", "CrossMapLRN2d")},
+    ("nn.PixelShuffle", "upscale_factor"): {"start": 2, "minimum": 1},
+    ("nn.PixelUnshuffle", "downscale_factor"): {"start": 2, "minimum": 1},
+    ("nn.ChannelShuffle", "groups"): {"start": 2},
+    **{(key, "activation"): {"kind": "choice", "choices": ("relu", "gelu"), "default": "relu"}
+       for key in _TRANSFORMERS},
+    **{(key, "batch_first"): {"start": True} for key in _TRANSFORMERS},
+    **{(key, "nhead"): {"start": 4} for key in _TRANSFORMERS},
     ("torch.mean", "dim"): {"start": (2, 3), "required": True},
     ("torch.cat", "dim"): {"start": 1, "required": True},
     ("torch.permute", "dims"): {"start": (0, 2, 1)},
@@ -139,8 +216,8 @@ PARAMS: dict[tuple[str, str], dict[str, Any]] = {
     ("torch.transpose", "dim1"): {"start": 2},
     ("Tensor.view", "size"): {"start": (-1, 64)},
     ("torch.reshape", "shape"): {"start": (-1, 64)},
-    ("nn.AdaptiveAvgPool2d", "output_size"): {"optional": False},
-}
+    **{(key, "output_size"): {"optional": False} for key in _ADAPTIVE},
+}  # fmt: skip
 
 # What a new node gets where torch has no default, by the name of the argument.
 STARTS: dict[str, Any] = {
@@ -158,22 +235,43 @@ MINIMUM: dict[str, float] = {
     **dict.fromkeys(
         ("in_channels", "out_channels", "in_features", "out_features", "num_features", "kernel_size", "stride",
          "dilation", "groups", "num_embeddings", "embedding_dim", "input_size", "hidden_size", "num_layers",
-         "embed_dim", "num_heads", "kdim", "vdim", "output_size", "num_parameters", "normalized_shape"),
+         "embed_dim", "num_heads", "in1_features", "in2_features", "num_channels", "num_groups", "d_model", "nhead",
+         "dim_feedforward", "num_encoder_layers", "num_decoder_layers",
+         "kdim", "vdim", "output_size", "num_parameters", "normalized_shape"),
         1,
     ),
     **dict.fromkeys(("padding", "output_padding", "p", "dropout", "eps", "proj_size"), 0),
 }  # fmt: skip
 
 # What torch would take and never come back from, or refuse when the module is made.
-MAXIMUM: dict[str, float] = {"num_layers": 256, "p": 1, "dropout": 1}
+MAXIMUM: dict[str, float] = {
+    **{"num_layers": 256, "num_encoder_layers": 64, "num_decoder_layers": 64},
+    **{"p": 1, "dropout": 1},
+}
 
 # Calls that run on meta tensors where real ones are refused; they are tried on small real ones too.
-LENIENT = frozenset({"nn.ConvTranspose2d", "nn.Softmax", "F.softmax"})
+LENIENT = frozenset({"nn.ConvTranspose2d", "nn.ConvTranspose1d", "nn.ConvTranspose3d", "nn.Softmax", "F.softmax"})
+
+# Calls that draw random numbers even when nothing is trained; never tried on real tensors.
+RANDOM = frozenset({"nn.FractionalMaxPool2d", "nn.FractionalMaxPool3d"})
+
+# What an op does, where torch says nothing.
+SUMMARIES: dict[str, str] = {
+    "nn.CrossMapLRN2d": "Local response normalization across channels, computed as the first versions of Torch did.",
+}
 
 # Name stems of new nodes, where the lower-case class name is not what people write.
 STEMS: dict[str, str] = {
-    "nn.Conv1d": "conv", "nn.Conv2d": "conv", "nn.ConvTranspose2d": "deconv", "nn.Linear": "fc",
-    "nn.BatchNorm1d": "bn", "nn.BatchNorm2d": "bn", "nn.LayerNorm": "ln", "nn.MaxPool2d": "pool",
-    "nn.AvgPool2d": "pool", "nn.AdaptiveAvgPool2d": "avgpool", "nn.Dropout": "drop", "nn.Dropout2d": "drop",
-    "nn.Embedding": "embed", "nn.MultiheadAttention": "attn", "nn.LeakyReLU": "lrelu",
+    **{f"nn.{kind}{n}d": stem for n in (1, 2, 3) for kind, stem in (
+        ("Conv", "conv"), ("ConvTranspose", "deconv"), ("BatchNorm", "bn"), ("InstanceNorm", "instnorm"),
+        ("MaxPool", "pool"), ("AvgPool", "pool"), ("LPPool", "pool"), ("FractionalMaxPool", "pool"),
+        ("MaxUnpool", "unpool"), ("AdaptiveAvgPool", "avgpool"), ("AdaptiveMaxPool", "maxpool"), ("Dropout", "drop"))},
+    **dict.fromkeys(_PADS, "pad"),
+    "nn.Linear": "fc", "nn.LayerNorm": "ln", "nn.RMSNorm": "rmsnorm", "nn.GroupNorm": "gn", "nn.Dropout": "drop",
+    "nn.AlphaDropout": "drop", "nn.FeatureAlphaDropout": "drop", "nn.Embedding": "embed", "nn.EmbeddingBag": "bag",
+    "nn.LocalResponseNorm": "lrn", "nn.CrossMapLRN2d": "lrn", "nn.UpsamplingNearest2d": "upsample",
+    "nn.UpsamplingBilinear2d": "upsample", "nn.PixelShuffle": "shuffle", "nn.PixelUnshuffle": "unshuffle",
+    "nn.ChannelShuffle": "shuffle", "nn.MultiheadAttention": "attn", "nn.TransformerEncoderLayer": "encoder",
+    "nn.TransformerDecoderLayer": "decoder", "nn.LeakyReLU": "lrelu", "nn.LSTMCell": "cell", "nn.GRUCell": "cell",
+    "nn.RNNCell": "cell", "nn.CosineSimilarity": "cosine", "nn.PairwiseDistance": "distance",
 }  # fmt: skip

@@ -33,7 +33,7 @@ _KEPT = 8192
 _LARGEST_REAL = 1 << 20
 _LARGEST_REAL_WEIGHTS = 1 << 24
 _LARGEST_REAL_PADDING = 256
-_RECURRENT = ("nn.LSTM", "nn.GRU")
+_RECURRENT = ("nn.LSTM", "nn.GRU", "nn.RNN")
 _LEADING_SIZE = {"Tensor.view": "size", "torch.reshape": "shape"}
 
 
@@ -201,7 +201,7 @@ def _ran(
         call = _Call.of(spec, params)
         first, second = (call(taken, batch, "meta") for batch in batches)
     fixed = batches[0] if batches[0] == batches[1] else 0
-    return Ran(restore(_outputs(spec, first, second)), call.parameters, fixed)
+    return Ran(restore(_outputs(spec, params, first, second)), call.parameters, fixed)
 
 
 def _one_step(
@@ -289,9 +289,12 @@ def _tensor(value: ValueType, batch: int, device: str) -> Any:
     return torch.empty_strided(value.at(batch), sizes_at(value.strides, batch), dtype=dtype, device=device).zero_()
 
 
-def _outputs(spec: OpSpec, first: Any, second: Any) -> tuple[ValueType, ...]:
-    if len(spec.outputs) == 1:
+def _outputs(spec: OpSpec, params: FrozenMap[str, Any], first: Any, second: Any) -> tuple[ValueType, ...]:
+    count = spec.outputs_given(params)
+    if not isinstance(first, tuple | list) or (count == 1 and not spec.outputs_by):
         return (_type(first, second),)
+    if spec.outputs_by and len(first) != count:
+        raise ValueError(f"{spec.outputs_by} asks for {count} outputs, and {len(first)} come")
     return tuple(_type(a, b) for a, b in zip(first, second, strict=True) if a is not None)
 
 
@@ -327,7 +330,8 @@ def _real_words(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str
     The weights are left as memory had them and nothing is dropped out, so no random number is drawn and a run that
     goes on beside it is not held up.
     """
-    if sum(_values(value, batch) for group in inputs.values() for value in group) > _LARGEST_REAL:
+    numbers = sum(_values(value, batch) for group in inputs.values() for value in group)
+    if spec.key in ops.RANDOM or numbers > _LARGEST_REAL:
         return ""
     padding = params.get("padding")
     if any(type(p) is int and p > _LARGEST_REAL_PADDING for p in (padding if type(padding) is tuple else (padding,))):
