@@ -45,6 +45,8 @@ class _NodeRecord(msgspec.Struct, forbid_unknown_fields=True):
     op: Text
     name: Text
     params: dict[str, Any] = {}
+    muted: bool = False
+    frozen: bool = False
 
 
 class _EdgeRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -168,7 +170,8 @@ def dumps(project: Project) -> bytes:
         "name": project.name,
         "graph": {
             "nodes": [
-                {"id": n.id, "op": n.op, "name": n.name, "params": _encoded(n.params)} for n in graph.nodes.values()
+                {"id": n.id, "op": n.op, "name": n.name, "params": _encoded(n.params), **_flags(n)}
+                for n in graph.nodes.values()
             ],
             "edges": [
                 {"source": e.source, "output": e.output, "target": e.target, "port": e.port, "index": e.index}
@@ -216,6 +219,11 @@ def _choice_record(choice: Choice) -> dict[str, Any]:
     return {"name": choice.name, "params": _encoded(choice.params)}
 
 
+def _flags(node: Node) -> dict[str, bool]:
+    """`muted` and `frozen` where they are set."""
+    return {name: True for name in ("muted", "frozen") if getattr(node, name)}
+
+
 def _encoded(params: FrozenMap[str, Any]) -> dict[str, Any]:
     return {name: literals.encode(value) for name, value in params.items()}
 
@@ -246,7 +254,8 @@ def graph_from(record: _GraphRecord, ops: Catalog) -> Graph:
         place = f"$.graph.nodes[{i}]"
         if item.id in nodes:
             raise ProjectFileError(f"two nodes have the id {item.id!r:.60} - at `{place}.id`; give one another id")
-        node = Node(item.id, item.op, item.name, _decoded(item.params, f"{place}.params"))
+        params = _decoded(item.params, f"{place}.params")
+        node = Node(item.id, item.op, item.name, params, item.muted, item.frozen)
         if item.op in ops:
             try:
                 check_node(ops[item.op], node)

@@ -30,12 +30,18 @@ class Edge:
 
 @dataclass(frozen=True)
 class Node:
-    """One call. `op` is a key of the catalog, `params` holds only what differs from the default."""
+    """One call. `op` is a key of the catalog, `params` holds only what differs from the default.
+
+    A `muted` node is passed by: what arrives at its first input goes on from its first output. The parameters of a
+    `frozen` node have `requires_grad=False`.
+    """
 
     id: str
     op: str
     name: str
     params: FrozenMap[str, Any] = field(default_factory=FrozenMap)
+    muted: bool = False
+    frozen: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,7 +136,7 @@ def merged(graph: Graph, piece: Graph) -> tuple[Graph, dict[str, str]]:
             name = result.fresh_name(name.rstrip("0123456789") or name, taken)
         ids[node.id] = new_id
         taken.append(name)
-        result = result.with_node(Node(new_id, node.op, name, node.params))
+        result = result.with_node(replace(node, id=new_id, name=name))
     for edge in piece.edges:
         result = result.with_edge(replace(edge, source=ids[edge.source], target=ids[edge.target]))
     return result, ids

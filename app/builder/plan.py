@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from app.builder.catalog import Catalog, OpSpec
 from app.builder.graph import Graph, Node
-from app.builder.rules import upstream
 from app.frozen import FrozenMap
 
 
@@ -40,11 +39,12 @@ class Step:
 class Plan:
     """Steps in running order, outputs last; `loops` are nodes that wait for each other and so are in no order at all.
 
-    What lies behind a loop has no step either.
+    What lies behind a loop has no step either. A muted node has none: `passed` tells what it hands on, if anything.
     """
 
     steps: tuple[Step, ...]
     loops: tuple[str, ...] = ()
+    passed: FrozenMap[str, Ref | None] = field(default_factory=FrozenMap)
 
 
 def plan(graph: Graph, catalog: Catalog) -> Plan:
@@ -55,12 +55,31 @@ def plan(graph: Graph, catalog: Catalog) -> Plan:
     every node counts as live, so that a drawing under way has source too.
     """
     outputs = [node.id for node in graph.nodes.values() if node.op == "output"]
-    live = {*outputs, *upstream(graph, outputs)} if outputs else set(graph.nodes)
     order, loops = _order(graph)
     ends, reached = set(outputs), set(order)
     order = [node for node in order if node not in ends] + [node for node in outputs if node in reached]
-    steps = tuple(_step(graph, catalog, node, node in live) for node in order)
-    return Plan(steps, loops)
+    taken = {node: _arguments(graph, catalog, node) for node in order if not graph.nodes[node].muted}
+    live = _needed(outputs, taken) if outputs else set(taken)
+    steps = (Step(graph.nodes[node], catalog.of(graph, graph.nodes[node]), args, node in live)
+             for node, args in taken.items())  # fmt: skip
+    refs = {node.id: passed_by(graph, catalog, Ref(node.id, 0)) for node in graph.nodes.values()
+            if node.muted and node.id in reached}  # fmt: skip
+    return Plan(tuple(steps), loops, FrozenMap(refs))
+
+
+Arguments = FrozenMap[str, tuple["Ref", ...]]
+
+
+def _needed(outputs: list[str], taken: dict[str, Arguments]) -> set[str]:
+    """The nodes whose values reach an output; what a muted node does not hand on does not count."""
+    needed: set[str] = set()
+    todo = [node for node in outputs if node in taken]
+    while todo:
+        node = todo.pop()
+        if node not in needed:
+            needed.add(node)
+            todo.extend(ref.node for refs in taken[node].values() for ref in refs if ref.node in taken)
+    return needed | set(outputs)
 
 
 def _order(graph: Graph) -> tuple[list[str], tuple[str, ...]]:
@@ -95,13 +114,27 @@ def _circling(graph: Graph, stuck: list[str]) -> tuple[str, ...]:
     return tuple(node for node in stuck if node in left)
 
 
-def _step(graph: Graph, catalog: Catalog, node_id: str, live: bool) -> Step:
-    node = graph.nodes[node_id]
-    spec = catalog.of(graph, node)
+def passed_by(graph: Graph, catalog: Catalog, ref: Ref) -> Ref | None:
+    """Where a value really comes from: a muted node hands on what arrives at its first connected input.
+
+    None for what a muted node does not have: an input, or outputs after its first.
+    """
+    while graph.nodes[ref.node].muted:
+        edges = {(edge.port, edge.index): edge for edge in graph.into(ref.node)}
+        ports = [port.name for port in catalog.of(graph, graph.nodes[ref.node]).inputs]
+        first = next((edges[port, 0] for port in ports if (port, 0) in edges), None)
+        if first is None or ref.output:
+            return None
+        ref = Ref(first.source, first.output)
+    return ref
+
+
+def _arguments(graph: Graph, catalog: Catalog, node_id: str) -> Arguments:
     edges = graph.into(node_id)
     args = {}
-    for port in spec.inputs:
-        refs = tuple(Ref(edge.source, edge.output) for edge in edges if edge.port == port.name)
+    for port in catalog.of(graph, graph.nodes[node_id]).inputs:
+        wired = (passed_by(graph, catalog, Ref(e.source, e.output)) for e in edges if e.port == port.name)
+        refs = tuple(ref for ref in wired if ref is not None)
         if refs:
             args[port.name] = refs
-    return Step(node, spec, FrozenMap(args), live)
+    return FrozenMap(args)
