@@ -73,9 +73,9 @@ QT = {"PySide6", "shiboken6", "pyqtgraph", "pytestqt"}
 # Modules that are about tensors and import torch at their top. Everything else imports it inside a function, and
 # imports these inside a function, so that the window stands before torch is loaded.
 TORCH_MODULES = """
-    autograd builder.analysis builder.codegen builder.explain builder.introspect builder.shapes data.loaders
-    data.preview data.readers data.splits data.transforms export telemetry training.checkpoint training.choices
-    training.devices training.loop training.metrics
+    autograd builder.analysis builder.codegen builder.cost builder.explain builder.introspect builder.shapes
+    data.loaders data.preview data.readers data.splits data.transforms export telemetry training.checkpoint
+    training.choices training.devices training.loop training.metrics
 """
 HEAVY = {"torch", "torchvision", "sklearn", "scipy", "safetensors"}
 

@@ -1,0 +1,282 @@
+"""What each call costs for one sample: parameters, multiply-adds, bytes of what it gives, and how far it sees.
+
+Each call runs once on meta tensors while torch's own formulas (`torch.utils.flop_counter.flop_registry`) count: those
+of matrix products, convolutions and attention. There are none for anything else, biases among it, so the counts are
+estimates, and a call of which nothing is counted has no count, not 0. One multiply-add is 2 FLOP.
+
+`FlopCounterMode` itself is not used: it hooks every module of the process, those of a run on another thread too.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+from app.builder.catalog import Catalog, OpSpec, catalog
+from app.builder.graph import Graph
+from app.builder.plan import Plan, Step, plan
+from app.builder.receptive import Receptive, field_after
+from app.builder.shapes import _RECURRENT, Ran, StepResult, _Call, _one_step, infer
+from app.builder.value_types import TensorType, TupleType, ValueType, sizes_at
+from app.frozen import FrozenMap
+
+COUNTED, NOT_COUNTED, UNKNOWN, NO_CALL = "counted", "not counted", "unknown", ""
+_KEPT = 8192
+# Calls that put values elsewhere and compute none; views are known by their schema.
+_MOVES = frozenset(
+    "aten." + name
+    for name in (
+        "_unsafe_view", "cat", "clone", "copy_", "_to_copy", "empty", "empty_like", "new_empty", "stack", "zeros",
+        "zeros_like", "unsafe_split", "full", "fill_", "zero_", "detach", "embedding", "index_select", "resize_",
+    )
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CallCost:
+    """One call with one sample. `flops` is None where torch has a formula for nothing in it.
+
+    `gaps` are the operations in it that compute and have no formula. `shares` says that what it gives lies in the
+    memory of what it takes. `in_step` says that two samples cost twice as much as one.
+    """
+
+    flops: int | None = None
+    gaps: tuple[str, ...] = ()
+    shares: bool = False
+    in_step: bool = True
+
+
+@dataclass(frozen=True)
+class NodeCost:
+    """What is known of one node, for one sample.
+
+    `state` is COUNTED, NOT_COUNTED, UNKNOWN where the shapes are, or NO_CALL for inputs and outputs. `activation` is
+    the bytes of what it gives, None where that is unknown; they are the network's own unless it `shares`.
+    """
+
+    parameters: int | None = None
+    state: str = UNKNOWN
+    call: CallCost = CallCost()
+    output: str = ""
+    activation: int | None = None
+    receptive: Receptive | None = None
+    live: bool = True
+
+    @property
+    def flops(self) -> int | None:
+        return self.call.flops
+
+    @property
+    def multiply_adds(self) -> int | None:
+        return None if self.flops is None else self.flops // 2
+
+    @property
+    def shares(self) -> bool:
+        return self.call.shares
+
+
+@dataclass(frozen=True)
+class NetworkCost:
+    """The cost of every node of a graph; the totals are of the nodes that an output needs."""
+
+    graph: Graph
+    nodes: FrozenMap[str, NodeCost] = field(default_factory=FrozenMap)
+
+    def _live(self) -> list[NodeCost]:
+        return [cost for cost in self.nodes.values() if cost.live]
+
+    @property
+    def parameters(self) -> int:
+        return sum(cost.parameters or 0 for cost in self._live())
+
+    @property
+    def flops(self) -> int | None:
+        """FLOP for one sample, of what is counted; None if nothing is."""
+        counted = [cost.flops for cost in self._live() if cost.flops is not None]
+        return sum(counted) if counted else None
+
+    @property
+    def multiply_adds(self) -> int | None:
+        return None if self.flops is None else self.flops // 2
+
+    @property
+    def activation(self) -> int:
+        """Bytes that one sample takes: what shares the memory of another value is not counted again."""
+        return sum(cost.activation or 0 for cost in self._live() if not cost.shares)
+
+    @property
+    def not_counted(self) -> int:
+        """How many nodes compute something that is not counted at all."""
+        return sum(cost.state == NOT_COUNTED and bool(cost.call.gaps) for cost in self._live())
+
+    @property
+    def unknown(self) -> int:
+        return sum(cost.state == UNKNOWN for cost in self._live())
+
+
+_memo: OrderedDict[tuple[Any, ...], CallCost] = OrderedDict()
+_memo_lock = threading.Lock()
+
+
+def cost(graph: Graph, ops: Catalog | None = None) -> NetworkCost:
+    """What the nodes of a graph cost. Raises nothing: of a node whose shapes are unknown nothing is said."""
+    walk = plan(graph, ops or catalog())
+    results = infer(walk)
+    fields = _fields(walk, results)
+    nodes = {step.id: _node_cost(step, results[step.id], fields.get(step.id)) for step in walk.steps}
+    return NetworkCost(graph, FrozenMap({node: nodes.get(node, NodeCost()) for node in graph.nodes}))
+
+
+def _fields(walk: Plan, results: Mapping[str, StepResult]) -> dict[str, Receptive]:
+    found: dict[str, Receptive] = {}
+    for step in walk.steps:
+        result = results[step.id]
+        if isinstance(result.outcome, Ran):
+            arriving = [found.get(ref.node) for ref in step.refs()]
+            after = field_after(step.spec, result.resolved, result.inputs, result.outcome.outputs, arriving)
+            if after is not None:
+                found[step.id] = after
+    return found
+
+
+def _node_cost(step: Step, result: StepResult, receptive: Receptive | None) -> NodeCost:
+    if step.spec.kind == "output":
+        return NodeCost(0, NO_CALL, live=step.live)
+    if not isinstance(result.outcome, Ran):
+        return NodeCost(live=step.live)
+    outcome, call, state = result.outcome, CallCost(), NO_CALL
+    if step.spec.kind != "input":
+        call = _remembered(step.spec, result.resolved, result.inputs, outcome.fixed_batch)
+        state = COUNTED if call.flops is not None else NOT_COUNTED
+    return NodeCost(
+        parameters=outcome.parameters,
+        state=state,
+        call=call,
+        output=", ".join(map(str, outcome.outputs)),
+        activation=sum(_bytes(value, outcome.fixed_batch) for value in outcome.outputs),
+        receptive=receptive if receptive is not None and receptive.windows else None,
+        live=step.live,
+    )
+
+
+def _bytes(value: ValueType, fixed_batch: int) -> int:
+    """Bytes of a value for one sample."""
+    if isinstance(value, TupleType):
+        return sum(_bytes(item, fixed_batch) for item in value.items)
+    size = getattr(torch, value.dtype).itemsize
+    for length in value.at(1):
+        size *= length
+    return size // (fixed_batch or 1)
+
+
+# --- Counting
+
+
+def _remembered(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any], fixed: int) -> CallCost:
+    key = (spec.key, params, inputs)
+    with _memo_lock:
+        kept = _memo.get(key)
+        if kept is not None:
+            _memo.move_to_end(key)
+            return kept
+    found = _counted(spec, params, inputs, fixed)
+    with _memo_lock:
+        _memo[key] = found
+        if len(_memo) > _KEPT:
+            _memo.popitem(last=False)
+    return found
+
+
+def _counted(
+    spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[ValueType, ...]], fixed: int
+) -> CallCost:
+    """The call with one sample; where it runs with another batch alone, the part of it that falls to one sample.
+
+    BatchNorm of single values refuses a batch of 1, and a view may have its batch written into it.
+    """
+    taken, _ = _one_step(spec, params, inputs)
+    counters: dict[int, _Counter] = {}
+    with torch.no_grad(), torch.device("meta"):
+        call = _Call.of(spec, params)
+        for batch in (fixed,) if fixed else (1, 2):
+            counter = _Counter()
+            try:
+                counter.watch(call, taken, batch)
+            except Exception:  # a batch that this call does not take; the shapes are known, so another one runs
+                continue
+            counters[batch] = counter
+    if not counters:
+        return CallCost()
+    batch, counter = next(iter(counters.items()))
+    steps = _steps(spec, params, inputs, batch)
+    in_step = 1 not in counters or 2 not in counters or counters[2].flops == 2 * counters[1].flops
+    return CallCost(
+        flops=counter.flops * steps // batch if counter.formulas else None,
+        gaps=tuple(sorted(counter.gaps)),
+        shares=counter.shares,
+        in_step=in_step,
+    )
+
+
+def _steps(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any], batch: int) -> int:
+    """How many steps of time a recurrent layer goes through; it was run for one of them."""
+    value = inputs["input"][0] if spec.key in _RECURRENT else None
+    if not isinstance(value, TensorType) or len(value.shape) not in (2, 3):
+        return 1
+    place = 1 if len(value.shape) == 3 and params.get("batch_first") else 0
+    return sizes_at(value.shape, batch)[place]
+
+
+class _Counter(TorchDispatchMode):
+    """Adds up torch's formulas over every operation that runs under it, on this thread alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flops = 0
+        self.formulas = 0
+        self.gaps: set[str] = set()
+        self.shares = False
+
+    def watch(self, call: _Call, inputs: FrozenMap[str, tuple[ValueType, ...]], batch: int) -> None:
+        """Run the call and count. Raises what torch raises."""
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                given = call.target(*args, **kwargs)
+            memories = _memories(given)
+            self.shares = bool(memories) and memories <= _memories([*args, *kwargs.values()])
+            return given
+
+        replace(call, target=watched)(inputs, batch, "meta")
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        formula = flop_registry.get(func._overloadpacket)
+        if formula is None and func is not torch.ops.prim.device.default:
+            with self:
+                given = func.decompose(*args, **kwargs)
+            if given is not NotImplemented:
+                return given
+        given = func(*args, **kwargs)
+        if formula is not None:
+            self.flops += formula(*args, **kwargs, out_val=given)
+            self.formulas += 1
+        elif not func.is_view and str(func._overloadpacket) not in _MOVES:
+            self.gaps.add(str(func._overloadpacket))
+        return given
+
+
+def _memories(values: Any) -> set[int]:
+    """Which memory the tensors lie in."""
+    if isinstance(values, torch.Tensor):
+        return {values.untyped_storage()._cdata}
+    if isinstance(values, tuple | list):
+        return {memory for value in values for memory in _memories(value)}
+    return set()
