@@ -1,0 +1,153 @@
+"""How sizes come about in convolutions and pooling.
+
+The formulas are those of PyTorch's documentation, section "Shape" of `torch.nn.Conv2d`, `torch.nn.ConvTranspose2d`,
+`torch.nn.MaxPool2d` and `torch.nn.AvgPool2d` (those for one and three dimensions read the same): h is H_in, k
+kernel_size, s stride, p padding, d dilation, o output_padding, each for its own axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app.builder.dimension_calls import Arrived, Call, Told, counted, kept, set_by
+from app.builder.formula import Formula, Symbol
+
+AxisRule = Callable[[Call, Arrived, int, int], Told]
+
+_CONV = "(h + 2*p - d*(k - 1) - 1)//s + 1"
+_POOL = "(h + 2*p - k)//s + 1"
+_CONV_CEIL = "ceil(h + 2*p - d*(k - 1) - 1, s) + 1"
+_POOL_CEIL = "ceil(h + 2*p - k, s) + 1"
+_TRANSPOSED = "(h - 1)*s - 2*p + d*(k - 1) + o + 1"
+_LAST_WINDOW = " The last window would start in the padding, so it is left out."
+
+
+def convolution(call: Call) -> tuple[Told, ...]:
+    return _windows(call, _channels(call), _conv_axis)
+
+
+def transposed(call: Call) -> tuple[Told, ...]:
+    return _windows(call, _channels(call), _transposed_axis)
+
+
+def pooling(call: Call) -> tuple[Told, ...]:
+    return _windows(call, _same_channels(call), _pool_axis)
+
+
+def adaptive(call: Call) -> tuple[Told, ...]:
+    return _windows(call, _same_channels(call), _adaptive_axis)
+
+
+def axes(op: str) -> int:
+    """How many dimensions a window of this op has: the digit of its name."""
+    return int(op[-2])
+
+
+def _windows(call: Call, channels: Told, axis_rule: AxisRule) -> tuple[Told, ...]:
+    arrived, count = call.first, axes(call.op)
+    first = len(arrived.shape) - count
+    before = tuple(kept(arrived, i) for i in range(first - 1))
+    return (*before, channels, *(axis_rule(call, arrived, first + axis, axis) for axis in range(count)))
+
+
+def _channels(call: Call) -> Told:
+    return set_by("out_channels", call.params["out_channels"])
+
+
+def _same_channels(call: Call) -> Told:
+    arrived = call.first
+    return kept(arrived, len(arrived.shape) - axes(call.op) - 1, "Each channel is pooled by itself.")
+
+
+def _conv_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> Told:
+    h = arrived.symbol("h", dimension, "input size")
+    padding = call.params.get("padding", 0)
+    if padding == "same":
+        words = f"padding='same' pads so that {_window(call)} keeps the size."
+        return kept(arrived, dimension, words)
+    p = 0 if padding == "valid" else call.each("padding", axis)
+    symbols = (h, *_symbols(call, axis, p=p))
+    return Told(Formula(_CONV, symbols), _fits(call, arrived, dimension, axis, p), arrived.origin(dimension))
+
+
+def _pool_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> Told:
+    kernel, p = call.each("kernel_size", axis), call.each("padding", axis)
+    s, d = call.each("stride", axis, kernel), call.each("dilation", axis, 1)
+    dilated = "dilation" in call.params
+    text = (_CONV if dilated else _POOL) if not call.params.get("ceil_mode") else _CONV_CEIL if dilated else _POOL_CEIL
+    letters = "pdks" if dilated else "pks"
+    symbols = (
+        arrived.symbol("h", dimension, "input size"),
+        *(one for one in _symbols(call, axis, p=p, s=s, d=d) if one.letter in letters),
+    )
+    words = _fits(call, arrived, dimension, axis, p, s)
+    if call.params.get("ceil_mode"):
+        words += " ceil_mode counts a last window that is cut off."
+        size = Formula(text, symbols).result
+        if isinstance(size, int) and (size - 1) * s >= symbols[0].value + p:  # type: ignore[operator]
+            text, words = f"{text} - 1", words.partition(" ceil_mode")[0] + _LAST_WINDOW
+    return Told(Formula(text, symbols), words, arrived.origin(dimension))
+
+
+def _transposed_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> Told:
+    h = arrived.symbol("h", dimension, "input size")
+    o = Symbol("o", "output_padding", call.each("output_padding", axis))
+    symbols = (h, *_symbols(call, axis, p=call.each("padding", axis)), o)
+    stride = call.each("stride", axis, 1)
+    words = f"{_window(call)} is laid down once for each position of the input"
+    words += f", {counted(stride, _unit(call))} apart." if stride > 1 else "."
+    if call.each("padding", axis):
+        words += f" padding cuts {counted(call.each('padding', axis), _unit(call))} from each side."
+    return Told(Formula(_TRANSPOSED, symbols), words[0].upper() + words[1:], arrived.origin(dimension))
+
+
+def _adaptive_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> Told:
+    value = call.params["output_size"]
+    if isinstance(value, tuple):
+        value = value[axis] if len(value) > 1 else value[0]
+    if value is None:
+        return kept(arrived, dimension, "output_size is None here, which keeps the size of the input.")
+    before = arrived.shape[dimension]
+    return set_by("output_size", value, f"output_size sets the {value}, whatever arrives: here {before} are pooled.")
+
+
+def _symbols(call: Call, axis: int, **given: int) -> tuple[Symbol, ...]:
+    """p, d, k and s of an axis."""
+    names = (("p", "padding", 0), ("d", "dilation", 1), ("k", "kernel_size", 1), ("s", "stride", 1))
+    return tuple(
+        Symbol(letter, name, given[letter] if letter in given else call.each(name, axis, default))
+        for letter, name, default in names
+    )
+
+
+def _unit(call: Call) -> str:
+    return {1: "step", 2: "pixel", 3: "voxel"}[axes(call.op)]
+
+
+def _window(call: Call) -> str:
+    """`a 3×3 kernel`, `a kernel of 3 with dilation 2`."""
+    sizes = [call.each("kernel_size", axis) for axis in range(axes(call.op))]
+    kind = "window" if "pool" in call.op.lower() else "kernel"
+    words = f"a {'×'.join(map(str, sizes))} {kind}" if len(sizes) > 1 else f"a {kind} of {sizes[0]}"
+    spread = [call.each("dilation", axis, 1) for axis in range(axes(call.op))]
+    if any(number != 1 for number in spread):
+        words += f" with dilation {spread[0] if len(set(spread)) == 1 else '×'.join(map(str, spread))}"
+    return words
+
+
+def _fits(call: Call, arrived: Arrived, dimension: int, axis: int, p: int, stride: int | None = None) -> str:
+    """What a window does to a size, as a sentence."""
+    s = stride or call.each("stride", axis, 1)
+    unit, window = _unit(call), _window(call)
+    window = "A" + window[1:]
+    around = f"with padding {p}" if p else "without padding"
+    if s > 1:
+        fitting, room = call.shape[dimension], arrived.shape[dimension]
+        held = f"{room} {unit}s" + (f" and {p} of padding on each side" if p else "")
+        return f"{window} at stride {s} fits {fitting} times into {held}."
+    trimmed = call.each("dilation", axis, 1) * (call.each("kernel_size", axis) - 1) - 2 * p
+    if not trimmed:
+        return f"{window} {around} keeps the size."
+    verb = "trims" if trimmed > 0 else "adds"
+    side = f"{counted(abs(trimmed) // 2, unit)} {'from' if trimmed > 0 else 'to'} each side"
+    return f"{window} {around} {verb} {side if trimmed % 2 == 0 else f'{counted(abs(trimmed), unit)} in all'}."

@@ -1,0 +1,291 @@
+"""Explain this dimension: the formula of a size, with letters and with the real numbers, and where it comes from.
+
+`explain_output` tells of every dimension of an output, `chain` follows one of them upstream, `aligned` shows how the
+shapes that arrive stretch to a common one. A formula is shown only if its result is the size that torch computed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from app.builder import dimension_shapes as shapes
+from app.builder import dimension_windows as windows
+from app.builder.catalog import Catalog, OpSpec
+from app.builder.dimension_calls import Arrived, Call, Origin, Rule, Told, kept, set_by
+from app.builder.formula import Formula, Symbol
+from app.builder.graph import Graph, Node
+from app.builder.value_types import Dim, Size, TensorType
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+
+__all__ = ["Aligned", "ChainStep", "DimensionStory", "Origin", "aligned", "chain", "explain_output"]
+
+BY_TORCH = "As torch computes it."
+
+
+@dataclass(frozen=True)
+class DimensionStory:
+    """One dimension of an output.
+
+    `name` is its letter in PyTorch's documentation (N, C, H, W), else its number. `formula` is None where torch's word
+    is all there is. `source` is the dimension upstream that it is made from, None where a parameter sets it.
+    """
+
+    dimension: int
+    name: str
+    result: Size
+    words: str
+    formula: Formula | None = None
+    source: Origin | None = None
+
+    @property
+    def symbolic(self) -> str:
+        """The formula with letters, "" without one."""
+        return f"{self.name} = {self.formula.symbolic}" if self.formula else ""
+
+    @property
+    def numbers(self) -> str:
+        """The formula with the real numbers: `⌊(28 + 2·0 − 1·(3−1) − 1)/1⌋ + 1 = 26`."""
+        return f"{self.formula.numbers} = {self.result}" if self.formula else ""
+
+
+@dataclass(frozen=True)
+class ChainStep:
+    """A dimension on the way upstream, and in a few words what was done to it there."""
+
+    node: str
+    output: int
+    dimension: int
+    size: Size
+    words: str
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """One shape above another, aligned at the right: (size, "same" | "stretched" | "missing") a dimension."""
+
+    name: str
+    node: str
+    cells: tuple[tuple[str, str], ...]
+
+
+def explain_output(
+    graph: Graph, catalog: Catalog, analysis: Analysis, node: str, output: int = 0
+) -> tuple[DimensionStory, ...]:
+    """A story for each dimension of an output; () for what is no tensor or not known. An Output tells of what it gets.
+
+    `analysis` may be of an older graph: what it does not know is not told.
+    """
+    here, spec = graph.nodes[node], catalog.of(graph, graph.nodes[node])
+    call = _call(graph, analysis, here, spec, output)
+    if call is None:
+        return ()
+    told = _told(call, spec)
+    names = _names(call, spec)
+    stories = []
+    for i, size in enumerate(call.shape):
+        one = told[i] if told else None
+        if one is None or one.formula.result != size:
+            stories.append(DimensionStory(i, names[i], size, BY_TORCH))
+        else:
+            stories.append(DimensionStory(i, names[i], size, one.words, one.formula, one.source))
+    return tuple(stories)
+
+
+def chain(
+    graph: Graph, catalog: Catalog, analysis: Analysis, node: str, output: int, dimension: int
+) -> tuple[ChainStep, ...]:
+    """The way of a dimension upstream, this node first: to the input, or to the parameter that sets it."""
+    steps: list[ChainStep] = []
+    spot: Origin | None = Origin(node, output, dimension)
+    seen: set[Origin] = set()
+    while spot is not None and spot not in seen:
+        seen.add(spot)
+        stories = explain_output(graph, catalog, analysis, spot.node, spot.output)
+        if spot.dimension >= len(stories):
+            break
+        story = stories[spot.dimension]
+        steps.append(ChainStep(spot.node, spot.output, spot.dimension, story.result, _in_short(story)))
+        spot = story.source
+    return tuple(steps)
+
+
+def aligned(graph: Graph, catalog: Catalog, analysis: Analysis, node: str) -> tuple[Aligned, ...]:
+    """The shapes that arrive at an op that broadcasts, () elsewhere and where there is one tensor alone."""
+    here, spec = graph.nodes[node], catalog.of(graph, graph.nodes[node])
+    call = _call(graph, analysis, here, spec, 0)
+    if call is None or spec.category != "merge" or _rule(call, spec) is not shapes.elementwise:
+        return ()
+    tensors = [one for many in call.inputs.values() for one in many]
+    if len(tensors) < 2 or any(len(one.shape) > len(call.shape) for one in tensors):
+        return ()
+    return tuple(Aligned(one.name, one.node, _cells(one, call.shape)) for one in tensors)
+
+
+def _cells(one: Arrived, whole: tuple[Size, ...]) -> tuple[tuple[str, str], ...]:
+    missing = len(whole) - len(one.shape)
+    cells = [("", "missing")] * missing
+    for size, final in zip(one.shape, whole[missing:], strict=True):
+        cells.append((str(size), "same" if size == final else "stretched"))
+    return tuple(cells)
+
+
+def _in_short(story: DimensionStory) -> str:
+    """A row of the chain: `⌊24/2⌋ = 12`, or who sets it."""
+    formula = story.formula
+    if formula is None or not formula.symbols:
+        return "as torch computes it" if formula is None else "one value is left"
+    if len(formula.symbols) > 1:
+        return story.numbers
+    return "passes through" if story.source and formula.symbols[0].value == story.result else formula.symbolic
+
+
+# --- The call
+
+
+def _call(graph: Graph, analysis: Analysis, node: Node, spec: OpSpec, output: int) -> Call | None:
+    """The node with all that arrives; None where a type is not known."""
+    inputs: dict[str, tuple[Arrived, ...]] = {}
+    for port in spec.inputs:
+        arriving = []
+        for edge in graph.into(node.id):
+            if edge.port == port.name:
+                value = analysis.values.get((edge.source, edge.output))
+                if not isinstance(value, TensorType):
+                    if port.required:
+                        return None
+                    continue
+                name = graph.nodes[edge.source].name
+                arriving.append(Arrived(edge.source, edge.output, name, value))
+        if arriving:
+            inputs[port.name] = tuple(arriving)
+    result: Any = analysis.values.get((node.id, output))
+    if spec.kind == "output" and inputs:
+        result = next(iter(inputs.values()))[0].type
+    if not isinstance(result, TensorType) or (not inputs and spec.kind != "input"):
+        return None
+    params = {param.name: spec.value(node, param.name) for param in spec.params}
+    params.update(analysis.resolved.get(node.id, {}))
+    return Call(node.op, spec.label, node.name, params, inputs, output, result.shape)
+
+
+def _told(call: Call, spec: OpSpec) -> tuple[Told, ...] | None:
+    rule = _rule(call, spec)
+    if rule is None:
+        return None
+    try:
+        told = rule(call)
+    except (IndexError, KeyError, TypeError, ZeroDivisionError):  # arguments that torch reads in another way
+        return None
+    return told if len(told) == len(call.shape) else None
+
+
+def _names(call: Call, spec: OpSpec) -> tuple[str, ...]:
+    """The letters of PyTorch's documentation, or numbers."""
+    rank = len(call.shape)
+    count = windows.axes(call.op) if _WINDOWS.match(call.op) else {3: 1, 4: 2, 5: 3}.get(rank, 0)
+    picture = spec.category in ("conv", "io") or "ool" in call.op or "BatchNorm" in call.op
+    letters = {1: "CL", 2: "CHW", 3: "CDHW"}.get(count, "") if picture else ""
+    first = ["N"] if rank and call.shape[0] == Dim(1) else []
+    if len(first) + len(letters) == rank:
+        return (*first, *letters)
+    return (*first, *(f"dim {i}" for i in range(len(first), rank)))
+
+
+# --- The rules
+
+
+def _input(call: Call) -> tuple[Told, ...]:
+    n = Formula("N", (Symbol("N", "batch size", Dim(1)),))
+    batch = Told(n, "N is the batch: as many samples as are given at once.")
+    sizes = call.params.get("shape") or ()
+    return (batch, *(set_by(f"shape[{i}]", size) for i, size in enumerate(sizes)))
+
+
+def _linear(call: Call) -> tuple[Told, ...]:
+    arrived = call.first
+    words = f"out_features sets the {call.params['out_features']}: each mixes all {arrived.shape[-1]} that arrive."
+    return (*_leading(arrived, 1), set_by("out_features", call.params["out_features"], words))
+
+
+def _leading(arrived: Arrived, less: int) -> tuple[Told, ...]:
+    return tuple(kept(arrived, i) for i in range(len(arrived.shape) - less))
+
+
+def _embedding(call: Call) -> tuple[Told, ...]:
+    size = call.params["embedding_dim"]
+    words = f"Each index becomes a row of embedding_dim = {size} values."
+    return (*_leading(call.first, 0), set_by("embedding_dim", size, words))
+
+
+def _recurrent(call: Call) -> tuple[Told, ...]:
+    """As in the documentation of `torch.nn.LSTM`: output is (N, L, D·H_out), h_n is (D·num_layers, N, H_out)."""
+    arrived = call.first
+    directions = 2 if call.params.get("bidirectional") else 1
+    d = Symbol("D", "directions", directions)
+    projected = call.params.get("proj_size") or 0
+    name, size = ("proj_size", projected) if projected else ("hidden_size", call.params["hidden_size"])
+    h = Symbol("H_out", name, size)
+    if call.output == 0:
+        words = f"{name} sets the {size}" + (", once for each of both directions." if directions == 2 else ".")
+        return (*_leading(arrived, 1), Told(Formula("D*H_out", (d, h)), words))
+    layers = Symbol("l", "num_layers", call.params["num_layers"])
+    first = Told(Formula("D*l", (d, layers)), "One last state for each layer and direction.")
+    batch = () if len(arrived.shape) < 3 else (kept(arrived, 0 if call.params.get("batch_first") else 1),)
+    return (first, *batch, set_by(name, size))
+
+
+def _attention(call: Call) -> tuple[Told, ...]:
+    """As in the documentation of `torch.nn.MultiheadAttention`: attn_output (N, L, E) and its weights (N, L, S)."""
+    query, key = call.inputs["query"][0], call.inputs["key"][0]
+    width = set_by("embed_dim", call.params["embed_dim"], source=query.origin(-1))
+    if call.output == 0:
+        return (*_leading(query, 1), width)
+    batched = len(query.shape) == 3
+    place = 1 if batched and call.params.get("batch_first") else 0
+    extra = [name for name in ("add_bias_kv", "add_zero_attn") if call.params.get(name)]
+    keys = Formula("s" + " + 1" * len(extra), (key.symbol("s", place),))
+    told = [kept(query, 1 - place)] if batched else []
+    if not call.params.get("average_attn_weights", True):
+        told.append(set_by("num_heads", call.params["num_heads"]))
+    told.append(kept(query, place, f"A row for each position of {query.name}."))
+    more = f", and one for {' and '.join(extra)}" if extra else ""
+    told.append(Told(keys, f"A weight for each position of {key.name}{more}.", key.origin(place)))
+    return tuple(told)
+
+
+_WINDOWS = re.compile(r"(nn|F)\.\w*([Cc]onv|[Pp]ool)\w*[123]d$")
+_RULES: tuple[tuple[str, Rule], ...] = (
+    (r"nn\.(Lazy)?ConvTranspose[123]d", windows.transposed),
+    (r"nn\.(Lazy)?Conv[123]d", windows.convolution),
+    (r"(nn\.Adaptive(Avg|Max)Pool|F\.adaptive_(avg|max)_pool)[123]d", windows.adaptive),
+    (r"(nn\.(Avg|Max|LP)Pool|F\.(avg|max|lp)_pool)[123]d", windows.pooling),
+    (r"input", _input),
+    (r"(nn\.(Lazy)?Linear)", _linear),
+    (r"nn\.Flatten|(torch|Tensor)\.flatten", shapes.flatten),
+    (r"nn\.Unflatten", shapes.unflatten),
+    (r"Tensor\.(view|reshape)|torch\.reshape", shapes.view),
+    (r"(torch|Tensor)\.permute", shapes.permute),
+    (r"(torch|Tensor)\.(transpose|swapaxes|swapdims)", shapes.transpose),
+    (r"(torch|Tensor)\.(mean|sum|amax|amin|std|var|prod|argmax|argmin|logsumexp|all|any|norm)", shapes.reduction),
+    (r"torch\.(cat|concat)", shapes.cat),
+    (r"torch\.(matmul|bmm|mm)|operator\.matmul", shapes.matmul),
+    (r"operator\.(add|sub|mul|truediv|pow|floordiv|mod)", shapes.elementwise),
+    (r"torch\.(add|sub|mul|div|maximum|minimum|where|eq|ne|lt|gt|le|ge)", shapes.elementwise),
+    (r"nn\.Embedding", _embedding),
+    (r"nn\.(RNN|LSTM|GRU)", _recurrent),
+    (r"nn\.MultiheadAttention", _attention),
+    (r"output", shapes.elementwise),
+)
+_COMPILED = tuple((re.compile(pattern), rule) for pattern, rule in _RULES)
+
+
+def _rule(call: Call, spec: OpSpec) -> Rule | None:
+    for pattern, rule in _COMPILED:
+        if pattern.fullmatch(call.op):
+            return rule
+    tensors = sum(len(many) for many in call.inputs.values())
+    return shapes.elementwise if spec.category in ("act", "norm", "drop") and tensors == 1 else None

@@ -1,0 +1,244 @@
+"""A formula for a size: written once, shown with letters, shown with the real numbers, and worked out."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from app.builder.value_types import Dim, Size
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A letter of a formula, what it stands for in PyTorch's words, and its value here."""
+
+    letter: str
+    meaning: str
+    value: Size
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Part of a line. `tone` is "letter" for the formula, "value" for a real number, "result" for what comes out."""
+
+    text: str
+    tone: str = "letter"
+
+
+Line = tuple[Piece, ...]
+
+
+class NotExact(ArithmeticError):
+    """The formula has no value for these sizes, such as half of a batch that is not known."""
+
+
+@dataclass(frozen=True)
+class Formula:
+    """`text` is an expression over the letters, in Python's notation.
+
+    `//` rounds down, `/` divides without a rest, `ceil(a, b)` divides and rounds up, `broadcast(a, b)` is the size that
+    both stretch to.
+    """
+
+    text: str
+    symbols: tuple[Symbol, ...] = ()
+
+    @cached_property
+    def _tree(self) -> ast.expr:
+        return ast.parse(self.text, mode="eval").body
+
+    @cached_property
+    def _values(self) -> dict[str, Size]:
+        return {symbol.letter: symbol.value for symbol in self.symbols}
+
+    @property
+    def result(self) -> Size | None:
+        """What comes out, None where it cannot be said."""
+        try:
+            return _value(self._tree, self._values)
+        except NotExact:
+            return None
+
+    @property
+    def symbolic(self) -> str:
+        """With letters; a formula of a single letter is written with its meaning."""
+        return _text(self._letters())
+
+    @property
+    def numbers(self) -> str:
+        """With the real numbers."""
+        return _text(self._numbers())
+
+    def lines(self, name: str) -> tuple[Line, ...]:
+        """The steps from letters to the result, `name` at their left."""
+        indent = " " * len(name) + " = "
+        result = Piece(_size(self.result), "result")
+        first: Line = (Piece(f"{name} = "), *self._letters())
+        if not self.symbols:
+            return ((Piece(f"{name} = "), result),)
+        if isinstance(self._tree, ast.Name):
+            return (first,) if result.text == name else ((*first, Piece(" = "), result),)
+        numbers: Line = (Piece(indent), *self._numbers())
+        halfway = self._halfway()
+        if halfway is None or _text(halfway) == self.numbers:
+            return (first, (*numbers, Piece(" = "), result))
+        return (first, numbers, (Piece(indent), *halfway, Piece(" = "), result))
+
+    def _letters(self) -> Line:
+        if isinstance(self._tree, ast.Name):
+            return (Piece(self.symbols[0].meaning),)
+        return _shown(self._tree, lambda name: Piece(name))
+
+    def _numbers(self) -> Line:
+        return _shown(self._tree, lambda name: Piece(_size(self._values[name]), "value"))
+
+    def _halfway(self) -> Line | None:
+        """The numbers with both sides of each rounded division worked out, None if nothing is rounded."""
+        if not any(_rounds(part) for part in ast.walk(self._tree)):
+            return None
+        values = dict(self._values)
+
+        def folded(part: ast.expr) -> ast.expr:
+            if isinstance(part, ast.BinOp) and not _rounds(part):
+                return ast.BinOp(folded(part.left), part.op, folded(part.right))
+            if isinstance(part, ast.BinOp):
+                return ast.BinOp(put(part.left), part.op, put(part.right))
+            if isinstance(part, ast.Call):
+                return ast.Call(part.func, [put(arg) for arg in part.args], [])
+            return part
+
+        def put(part: ast.expr) -> ast.Name:
+            name = f"_{len(values)}"
+            values[name] = _value(part, self._values)
+            return ast.Name(name)
+
+        return _shown(folded(self._tree), lambda name: Piece(_size(values[name]), "value"))
+
+
+def _rounds(part: ast.AST) -> bool:
+    return (isinstance(part, ast.BinOp) and isinstance(part.op, ast.FloorDiv)) or _called(part, "ceil")
+
+
+def _called(part: ast.AST, name: str) -> bool:
+    return isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == name
+
+
+def _text(line: Line) -> str:
+    return "".join(piece.text for piece in line)
+
+
+def _size(size: Size | None) -> str:
+    return str(size).replace("-", "−")
+
+
+# --- Working out
+
+
+def _value(part: ast.expr, values: dict[str, Size]) -> Size:
+    """Raises NotExact."""
+    if isinstance(part, ast.Constant) and isinstance(part.value, int):
+        return part.value
+    if isinstance(part, ast.Name):
+        return values[part.id]
+    if isinstance(part, ast.Call):
+        left, right = (_value(arg, values) for arg in part.args)
+        return _ceil(left, right) if _called(part, "ceil") else _stretched(left, right)
+    assert isinstance(part, ast.BinOp), part
+    return _OPERATORS[type(part.op)](_value(part.left, values), _value(part.right, values))
+
+
+def _made(scale: int, offset: int) -> Size:
+    return Dim(scale, offset) if scale else offset
+
+
+def _parts(size: Size) -> tuple[int, int]:
+    return (size.scale, size.offset) if isinstance(size, Dim) else (0, size)
+
+
+def _add(a: Size, b: Size, sign: int = 1) -> Size:
+    (scale, offset), (other, more) = _parts(a), _parts(b)
+    return _made(scale + sign * other, offset + sign * more)
+
+
+def _multiply(a: Size, b: Size) -> Size:
+    if isinstance(a, Dim) and isinstance(b, Dim):
+        raise NotExact
+    (scale, offset), (other, more) = _parts(a), _parts(b)
+    return _made(scale * more + other * offset, offset * more)
+
+
+def _divide(a: Size, b: Size) -> Size:
+    """Without a rest."""
+    if isinstance(b, Dim) and isinstance(a, Dim) and b.scale and a == _multiply(b, a.scale // b.scale):
+        return a.scale // b.scale
+    if isinstance(b, Dim) or not b or any(part % b for part in _parts(a)):
+        raise NotExact
+    return _made(_parts(a)[0] // b, _parts(a)[1] // b)
+
+
+def _floor(a: Size, b: Size) -> Size:
+    if isinstance(a, int) and isinstance(b, int) and b:
+        return a // b
+    return _divide(a, b)
+
+
+def _ceil(a: Size, b: Size) -> Size:
+    if isinstance(a, int) and isinstance(b, int) and b:
+        return -(-a // b)
+    return _divide(a, b)
+
+
+def _stretched(a: Size, b: Size) -> Size:
+    if a == b or b == 1:
+        return a
+    if a == 1:
+        return b
+    raise NotExact
+
+
+_OPERATORS: dict[type[ast.operator], Callable[[Size, Size], Size]] = {
+    ast.Add: _add,
+    ast.Sub: lambda a, b: _add(a, b, -1),
+    ast.Mult: _multiply,
+    ast.Div: _divide,
+    ast.FloorDiv: _floor,
+}
+
+# --- Showing
+
+_SIGNS: dict[type[ast.operator], str] = {ast.Add: " + ", ast.Sub: " − ", ast.Mult: "·", ast.Div: " / "}
+
+
+def _shown(part: ast.expr, name: Callable[[str], Piece], tight: bool = False) -> Line:
+    """The pieces of an expression; `tight` leaves out the spaces, within a product."""
+    if isinstance(part, ast.Constant):
+        return (Piece(str(part.value)),)
+    if isinstance(part, ast.Name):
+        piece = name(part.id)
+        return (Piece(f"({piece.text})", piece.tone),) if piece.text.startswith("−") else (piece,)
+    if isinstance(part, ast.Call):
+        left, right = (_shown(arg, name) for arg in part.args)
+        if _called(part, "ceil"):
+            return (Piece("⌈"), *_bracketed(part.args[0], left), Piece("/"), *right, Piece("⌉"))
+        return (Piece("broadcast("), *left, Piece(", "), *right, Piece(")"))
+    assert isinstance(part, ast.BinOp), part
+    if isinstance(part.op, ast.FloorDiv):
+        left, right = _shown(part.left, name), _shown(part.right, name)
+        return (Piece("⌊"), *_bracketed(part.left, left), Piece("/"), *_bracketed(part.right, right), Piece("⌋"))
+    if isinstance(part.op, ast.Mult | ast.Div):
+        left = _bracketed(part.left, _shown(part.left, name, True))
+        right = _bracketed(part.right, _shown(part.right, name, True), isinstance(part.op, ast.Div))
+        joined = isinstance(part.left, ast.Constant) and right[0].tone == "letter" and right[0].text != "("
+        return (*left, *(() if joined else (Piece(_SIGNS[type(part.op)]),)), *right)
+    sign = _SIGNS[type(part.op)]
+    return (*_shown(part.left, name, tight), Piece(sign.strip() if tight else sign), *_shown(part.right, name, tight))
+
+
+def _bracketed(part: ast.expr, line: Line, products: bool = False) -> Line:
+    """In parentheses if it is a sum, or a product below a fraction."""
+    kinds = (ast.Add, ast.Sub, ast.Mult) if products else (ast.Add, ast.Sub)
+    if isinstance(part, ast.BinOp) and isinstance(part.op, kinds):
+        return (Piece("("), *line, Piece(")"))
+    return line
