@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 SAID_FOR = 6000
 CACHE_KILOBYTES = 64 * 1024
+LEAST_SHARE = 0.001  # what is a smaller part of the network has the lowest colour
 
 
 class Canvas(QWidget):
@@ -66,6 +67,8 @@ class Canvas(QWidget):
         self.view = CanvasView(self.scene, self.commands, selection, self)
         self._framed = False
         self._running = False
+        self._gradient_bounds: tuple[str, str] | None = None
+        self._cost_caption = ""
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.view)
@@ -147,8 +150,23 @@ class Canvas(QWidget):
         An empty mapping takes the strips away.
         """
         self.scene.set_gradients(norms, low, high)
-        if norms:
-            self.scales.show_heat(low, high)
+        self._gradient_bounds = (f"{low:.2g}", f"{high:.2g}") if norms else None
+        self._show_heat()
+
+    def set_costs(self, shares: Mapping[str, float], words: Mapping[str, str], caption: str = "") -> None:
+        """Colour nodes by their share of a whole, on a log scale up to 1; `words` stand on them.
+
+        An empty mapping takes the strips away. The caption says what it is a share of.
+        """
+        self.scene.set_costs(shares, words, LEAST_SHARE, 1.0)
+        self._cost_caption = caption if shares else ""
+        self._show_heat()
+
+    def _show_heat(self) -> None:
+        if self._gradient_bounds is not None:
+            self.scales.show_heat(self._gradient_bounds, "Gradient norm, oldest to newest")
+        elif self._cost_caption:
+            self.scales.show_heat((f"{100 * LEAST_SHARE:g} %", "100 %"), self._cost_caption)
         else:
             self.scales.hide_heat()
         arrange_overlays(self)

@@ -27,6 +27,7 @@ class NodeItem(QGraphicsItem):
         self.node = node
         self._face = face
         self._norms: tuple[list[float | None], float, float] | None = None
+        self._cost: tuple[float, float, float, str] | None = None
         self._cells: QPixmap | None = None
         self._gradient = ""
         self._selected = self._hovered = self._active = False
@@ -61,21 +62,42 @@ class NodeItem(QGraphicsItem):
 
     def retheme(self) -> None:
         """Colours and fonts are others now."""
-        if self._norms is not None:
-            self._cells = heat_cells(*self._norms)
+        self._cells = self._strip()
         self._remake()
 
     def set_gradients(self, norms: Sequence[float] | None, low: float, high: float) -> bool:
         """Show the gradient strip, oldest norm first, or none; tells whether the shape is another."""
         if norms is None and self._norms is None:
             return False
-        had, gradient = self._cells is not None, ""
+        gradient = ""
         if norms is None:
-            self._norms = self._cells = None
+            self._norms = None
         else:
             self._norms = (cells_of(norms), low, high)
-            self._cells = heat_cells(*self._norms)
             gradient = f"grad {norms[-1]:.2f}" if len(norms) and self._face.count else ""
+        return self._show_strip(gradient)
+
+    def set_cost(self, share: float | None, low: float, high: float, words: str) -> bool:
+        """Show a share of the whole as a strip of one colour, or none; tells whether the shape is another.
+
+        Gradients, while they are shown, go before it.
+        """
+        cost = None if share is None else (share, low, high, words)
+        if cost == self._cost:
+            return False
+        self._cost = cost
+        return self._show_strip(self._gradient if self._norms is not None else "")
+
+    def _strip(self) -> QPixmap | None:
+        if self._norms is not None:
+            return heat_cells(*self._norms)
+        return heat_cells([self._cost[0]], *self._cost[1:3]) if self._cost is not None else None
+
+    def _show_strip(self, gradient: str) -> bool:
+        """Paint the strip anew and with it the words that go with it; tells whether the shape is another."""
+        had, self._cells = self._cells is not None, self._strip()
+        if self._norms is None and self._cost is not None and self._face.tall:
+            gradient = self._cost[3]
         if had and self._cells is not None and gradient == self._gradient:
             self.update()
             return False

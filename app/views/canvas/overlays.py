@@ -70,7 +70,7 @@ class Legend(QWidget):
 
 
 class Scales(QWidget):
-    """While gradients or widths are shown: the ramp with its bounds, and three widths with what they stand for."""
+    """While gradients, costs or widths are shown: the ramp with its bounds, and what three widths stand for."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -94,8 +94,8 @@ class Scales(QWidget):
             self.widths.hide()
             self.adjustSize()
 
-    def show_heat(self, low: float, high: float) -> None:
-        self.heat.set((f"{low:.2g}", f"{high:.2g}"), "Gradient norm, oldest to newest")
+    def show_heat(self, bounds: tuple[str, str], caption: str) -> None:
+        self.heat.set(bounds, caption)
         self.heat.show()
         self.adjustSize()
 
