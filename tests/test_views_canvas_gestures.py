@@ -598,3 +598,20 @@ def test_a_layer_is_replaced_by_searching_another(table: Table, qtbot) -> None:
     assert {(a.replace(node.name, "relu1"), b.replace(node.name, "relu1"), p) for a, b, p in table.wires()} == wires
     table.document.undo_stack.undo()
     assert table.document.project == before
+
+
+def test_mute_and_freeze_by_key(table: Table) -> None:
+    table.canvas.commands.select([table.id("conv1"), table.id("relu1")])
+    before = table.document.project
+    QTest.keyClick(table.view, Qt.Key.Key_M)
+    assert all(table.document.project.graph.nodes[table.id(name)].muted for name in ("conv1", "relu1"))
+    assert table.scene.nodes[table.id("conv1")].face.muted
+    QTest.keyClick(table.view, Qt.Key.Key_F, SHIFT)
+    frozen = {node.name for node in table.document.project.graph.nodes.values() if node.frozen}
+    assert frozen == {"conv1", "relu1"}
+    for _ in range(2):
+        table.document.undo_stack.undo()
+    assert table.document.project == before
+    table.canvas.commands.select([table.id("input")])
+    QTest.keyClick(table.view, Qt.Key.Key_M)
+    assert table.document.project == before and table.said

@@ -185,6 +185,24 @@ def _feed(graph: Graph, catalog: Catalog, node: str, gone: set[str]) -> Edge | N
     return None
 
 
+def flaggable(project: Drawn, catalog: Catalog, nodes: Iterable[str], flag: str) -> tuple[str, ...]:
+    """Of some nodes those that can be "muted" (they take and give something) or "frozen" (they are modules)."""
+    graph = project.graph
+    specs = {node: catalog.of(graph, graph.nodes[node]) for node in nodes if node in graph.nodes}
+    if flag == "frozen":
+        return tuple(node for node, spec in specs.items() if spec.kind == "module")
+    return tuple(node for node, spec in specs.items() if spec.inputs and spec.outputs)
+
+
+def flagged(project: P, nodes: Iterable[str], flag: str, on: bool) -> P:
+    """Set or take away `muted` or `frozen`."""
+    graph = project.graph
+    for node in nodes:
+        old = graph.nodes[node]
+        graph = graph.with_node(replace(old, muted=on) if flag == "muted" else replace(old, frozen=on))
+    return changed(project, graph)
+
+
 def replace_op(project: P, catalog: Catalog, node: str, op: str) -> P:
     """Make a node another op in its place, with the wires and the parameters that fit.
 

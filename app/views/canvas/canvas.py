@@ -321,7 +321,7 @@ class Canvas(QWidget):
     def _enable(self) -> None:
         """Actions that need a selection are grey without one."""
         ids, one = bool(self.selection.ids), self.selection.single is not None
-        for key in ("cut", "copy", "duplicate", "delete_reconnect", "frame_selection"):
+        for key in ("cut", "copy", "duplicate", "delete_reconnect", "frame_selection", "mute", "freeze"):
             self.actions[key].setEnabled(ids or key == "frame_selection")
         for key in ("rename", "edit", "replace"):
             self.actions[key].setEnabled(one)

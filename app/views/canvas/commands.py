@@ -20,6 +20,11 @@ from app.views.canvas.scene import CanvasScene
 from app.views.selection import Selection
 
 PASTE_STEP = 32.0
+WORDS = {"muted": ("Mute", "Unmute"), "frozen": ("Freeze", "Unfreeze")}
+NOT_FLAGGED = {
+    "muted": "Select a layer to mute. Inputs, outputs and nodes that take nothing cannot be passed by.",
+    "frozen": "Select a layer with parameters to freeze; functions have none.",
+}
 
 
 class Commands(QObject):
@@ -266,6 +271,16 @@ class Commands(QObject):
         nodes = self._selection.ids
         text = f"Distribute {self._many(nodes)} {axis}ly"
         self._apply(text, lambda: tidy.distribute(self.project, nodes, self._scene.sizes(), axis))
+
+    def toggle(self, flag: str) -> None:
+        """Mute or freeze the selected nodes that can be, or undo it if all of them are so already."""
+        nodes = edits.flaggable(self.project, self._catalog, self._selection.ids, flag)
+        if not nodes:
+            self.said.emit(NOT_FLAGGED[flag])
+            return
+        on = not all(getattr(self.project.graph.nodes[node], flag) for node in nodes)
+        verb = WORDS[flag][0 if on else 1]
+        self._apply(f"{verb} {self._many(nodes)}", lambda: edits.flagged(self.project, nodes, flag, on))
 
     def replace(self, node: str, op: str) -> None:
         """Make a node another op in its place; wires that do not fit are said."""

@@ -41,6 +41,13 @@ class Face:
     outputs: tuple[Pin, ...]
     state: str = ""  # "", "error", "warning", "unknown"
     count: str = ""  # the parameter count in few letters, for the gradients overlay
+    muted: bool = False
+    frozen: bool = False
+
+    @property
+    def signed(self) -> bool:
+        """Whether an icon stands at the right of the name."""
+        return bool(self.state) or self.muted or self.frozen
 
 
 Problems = dict[str, tuple[Problem, ...]]
@@ -72,6 +79,8 @@ def face_of(graph: Graph, node_id: str, catalog: Catalog, analysis: Analysis | N
         outputs=_outputs(graph, node_id, catalog, analysis),
         state=wrong[0].severity if wrong else "unknown" if spec.kind == "unknown" else "",
         count=compact(parameters) if parameters else "",
+        muted=node.muted,
+        frozen=node.frozen,
     )
 
 

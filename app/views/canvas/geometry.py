@@ -61,7 +61,7 @@ class Shape:
 
 def shape_of(face: Face, strip: bool = False) -> Shape:
     """The shape of a node with this face."""
-    name = NAME_LEFT + text_width(face.name, "node") + INSET + (20.0 if face.state else 0.0)
+    name = NAME_LEFT + text_width(face.name, "node") + INSET + (20.0 if face.signed else 0.0)
     line = INSET + text_width(face.line, "label") + INSET
     detail = INSET + text_width(face.detail, "caption") + INSET if face.detail else 0.0
     width = float(math.ceil(min(max(name, line, detail, NARROWEST), WIDEST)))

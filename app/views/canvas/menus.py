@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from app.views.canvas.canvas import Canvas
 
 NODE = (
-    "edit", "rename", "replace", None, "cut", "copy", "duplicate", None, "delete", "delete_reconnect", None,
-    "frame_selection",
+    "edit", "rename", "replace", "mute", "freeze", None, "cut", "copy", "duplicate", None, "delete",
+    "delete_reconnect", None, "frame_selection",
 )  # fmt: skip
 EMPTY = ("search", "paste", None, "select_all", "lay_out", None, "frame_all", "zoom_100")
 

@@ -27,7 +27,8 @@ class NodeLook:
 
     def __init__(self, face: Face, shape: Shape, gradient: str = "") -> None:
         self.face, self.shape = face, shape
-        room = shape.width - INSET - (20.0 if face.state else 0.0) - NAME_LEFT
+        self._sign = face.state if face.state in ("error", "warning") else _sign(face)
+        room = shape.width - INSET - (20.0 if face.signed else 0.0) - NAME_LEFT
         self._name = elided(face.name, "node", room)
         self._line = elided(face.line, "label", shape.width - 2 * INSET)
         self._detail = elided(gradient or face.detail, "caption", shape.width - 2 * INSET)
@@ -37,7 +38,11 @@ class NodeLook:
         self._category = now.categories[face.category if known else "block"]
         self._header = theme.header_fill(face.category if known else "block")
         self._icon = "help" if face.state == "unknown" else face.category if known else "block"
-        self._icon_color = "text3" if face.state == "unknown" else self._category
+        self._icon_color = "text3" if face.state == "unknown" or face.muted else self._category
+        if face.muted:
+            self._category, self._header = now.line3, now.raised
+        elif face.frozen:
+            self._header = theme.mix(self._header, now.raised, 0.5)
 
     def paint(
         self, painter: QPainter, *, hovered: bool, selected: bool, active: bool, dash: float, legible: bool = True
@@ -49,6 +54,14 @@ class NodeLook:
         painter.fillPath(paths.body, now.hover if hovered else now.raised)
         painter.fillPath(paths.header, self._header)
         painter.fillPath(paths.strip, self._category)
+        if self.face.frozen:
+            painter.save()
+            painter.setClipPath(paths.header)
+            painter.strokePath(paths.hatch, QPen(now.line2, 1))
+            painter.restore()
+        if self.face.muted:
+            middle = self.shape.height / 2
+            painter.strokePath(_line(self.shape.width, middle), QPen(now.line3, 1.5))
         self._outline(painter, now, paths, hovered=hovered, selected=selected, active=active, dash=dash)
         self._texts(painter, now, legible)
 
@@ -64,7 +77,7 @@ class NodeLook:
             pen = QPen(now.accent, 1)
         else:
             pen = QPen(now.line3 if hovered else now.line2, 1)
-            if self.face.state == "unknown":
+            if self.face.state == "unknown" or self.face.muted:
                 pen.setDashPattern([4, 3])
         painter.strokePath(paths.border, pen)
         if selected:
@@ -77,9 +90,11 @@ class NodeLook:
 
     def _texts(self, painter: QPainter, now: Theme, legible: bool) -> None:
         icons.draw(painter, self._icon, self._icon_color, ICON.x(), ICON.y(), ICON.width())
-        self._name.draw(painter, NAME_LEFT, _top(self._name, "node", NAME_BASE), now.text)
-        if self.face.state in ("error", "warning"):
-            icons.draw(painter, self.face.state, icons.default_color(self.face.state), self.shape.width - 23, 8, 14)
+        ink = now.text3 if self.face.muted else now.text
+        self._name.draw(painter, NAME_LEFT, _top(self._name, "node", NAME_BASE), ink)
+        if self._sign:
+            color = icons.default_color(self._sign) if self._sign == self.face.state else "text2"
+            icons.draw(painter, self._sign, color, self.shape.width - 23, 8, 14)
         if not legible:
             return
         self._line.draw(painter, INSET, _top(self._line, "label", LINE_BASE), now.text2)
@@ -152,6 +167,19 @@ def _port(kind: str, ground: bool) -> QPainterPath:
     return path
 
 
+def _sign(face: Face) -> str:
+    """The icon at the right of the name, for what a person set."""
+    return "mute" if face.muted else "snowflake" if face.frozen else ""
+
+
+@lru_cache(maxsize=512)
+def _line(width: float, middle: float) -> QPainterPath:
+    """The wire that goes straight through a muted node."""
+    path = QPainterPath(QPointF(0, middle))
+    path.lineTo(width, middle)
+    return path
+
+
 class _Paths:
     """The outlines of a node of one size."""
 
@@ -161,6 +189,10 @@ class _Paths:
         self.inner = _round(whole.adjusted(1, 1, -1, -1), RADIUS - 1)
         self.header = _round_top(whole, HEADER)
         self.strip = self.header & _box(QRectF(0, 0, width, 3))
+        self.hatch = QPainterPath()
+        for x in range(0, int(width + HEADER), 9):
+            self.hatch.moveTo(x, 3)
+            self.hatch.lineTo(x - HEADER, HEADER + 3)
         self.border = _round(whole.adjusted(0.5, 0.5, -0.5, -0.5), RADIUS - 0.5)
         self.selection = _round(whole.adjusted(-1.5, -1.5, 1.5, 1.5), RADIUS + 1.5)
         self.running = _round(whole.adjusted(-2.5, -2.5, 2.5, 2.5), RADIUS + 2.5)

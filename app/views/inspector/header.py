@@ -109,6 +109,7 @@ class NodeHeader(QWidget):
     frame_requested = Signal()
     reset_requested = Signal()
     delete_requested = Signal()
+    flag_requested = Signal(str, bool)  # "muted" or "frozen", and whether it is to be so
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -119,6 +120,11 @@ class NodeHeader(QWidget):
         self.kind.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.note = label("", "caption", "text3", wrap=True)
         self.note.hide()
+        self.frozen = icon_button("snowflake", "Freeze: its parameters get requires_grad=False")
+        self.muted = icon_button("mute", "Mute: pass it by")
+        for flag, button in (("frozen", self.frozen), ("muted", self.muted)):
+            button.setCheckable(True)
+            button.clicked.connect(lambda on, flag=flag: self.flag_requested.emit(flag, on))
         self.frame = icon_button("frame", "Show it on the canvas")
         self.frame.clicked.connect(self.frame_requested)
         self.more = icon_button("more", "More about this node")
@@ -131,6 +137,8 @@ class NodeHeader(QWidget):
         row.setSpacing(10)
         row.addWidget(self.tile, 0, Qt.AlignmentFlag.AlignVCenter)
         row.addLayout(words, 1)
+        row.addWidget(self.frozen)
+        row.addWidget(self.muted)
         row.addWidget(self.frame)
         row.addWidget(self.more)
         column = QVBoxLayout(self)
@@ -148,6 +156,10 @@ class NodeHeader(QWidget):
             self._visit += 1
         self._graph, self._node = graph, node
         self.tile.set_category(spec.category)
+        self.frozen.setVisible(spec.kind == "module")
+        self.frozen.setChecked(node.frozen)
+        self.muted.setVisible(bool(spec.inputs and spec.outputs))
+        self.muted.setChecked(node.muted)
         self.kind.setText(node.op if spec.kind not in ("input", "output") else spec.label)
         if not refused:
             self.name.show_name(node.name)

@@ -60,6 +60,7 @@ class NodePage(QWidget):
         self.header.frame_requested.connect(lambda: self.frame_requested.emit(self._node_id))
         self.header.reset_requested.connect(self.reset_all)
         self.header.delete_requested.connect(self._delete)
+        self.header.flag_requested.connect(self._flag)
         self.parameters.acted.connect(self.reset_all)
         self.problems.cure_requested.connect(self.cure_requested)
         self.documentation.documented.connect(self._document_form)
@@ -199,6 +200,13 @@ class NodePage(QWidget):
         project = self._document.project
         graph = project.graph.with_name(self._node_id, name)
         self._document.apply("Rename node", replace(project, graph=graph), merge=f"{self._node_id}/{merge}")
+
+    def _flag(self, flag: str, on: bool) -> None:
+        project = self._document.project
+        verbs = {"muted": ("Unmute", "Mute"), "frozen": ("Unfreeze", "Freeze")}
+        verb = verbs[flag][on]
+        name = project.graph.nodes[self._node_id].name
+        self._document.apply(f"{verb} {name}", edits.flagged(project, [self._node_id], flag, on))
 
     def _delete(self) -> None:
         name = self.node.name
