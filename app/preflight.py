@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from app.builder.catalog import catalog
 from app.builder.graph import Graph
 from app.builder.literals import DType
 from app.builder.problems import Cure, Problem, SetParam
+from app.builder.training_checks import training
 from app.builder.value_types import Dim, TensorType
+from app.data.counts import training_count
 from app.data.sources import SOURCES, SourceSpec
 from app.project import Project
 from app.training.choices import LOSSES, OPTIMIZERS
@@ -27,7 +30,20 @@ def problems(project: Project, analysis: Analysis) -> tuple[Problem, ...]:
         known = ", ".join(SOURCES)
         text = f"There is no data source {project.data.source!r}"
         return (Problem("error", None, text, f"Choose one under Training: {known}."),)
-    return (*_choices(project), *_inputs(project.graph, source), *_outputs(project.graph, analysis, source))
+    return (
+        *_choices(project),
+        *_inputs(project.graph, source),
+        *_outputs(project.graph, analysis, source),
+        *_training(project, analysis),
+    )
+
+
+def _training(project: Project, analysis: Analysis) -> list[Problem]:
+    """What the loss and the size of the batches have against the layers. Nothing of a net with errors of its own."""
+    settings = project.training
+    if not analysis.runnable:
+        return []
+    return training(analysis, catalog(), settings.loss.name, settings.batch_size, training_count(project.data))
 
 
 def job(project: Project, analysis: Analysis, data_root: str | None = None) -> Job:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.builder.catalog import Catalog, catalog
+from app.builder.checks import structure
 from app.builder.codegen import generate
 from app.builder.explain import explain
 from app.builder.graph import Graph
@@ -78,7 +79,9 @@ def analyse(graph: Graph, ops: Catalog | None = None) -> Analysis:
         if isinstance(result.outcome, Ran)
         for number, value in enumerate(result.outcome.outputs)
     }
-    return Analysis(
+    values |= {(node, 0): values[ref.node, ref.output] for node, ref in walk.passed.items()
+               if ref is not None and (ref.node, ref.output) in values}  # fmt: skip
+    answer = Analysis(
         graph=graph,
         source=generate(walk, results),
         values=FrozenMap(values),
@@ -86,9 +89,22 @@ def analyse(graph: Graph, ops: Catalog | None = None) -> Analysis:
         problems=tuple(sorted(problems, key=lambda problem: problem.severity)),
         parameters=FrozenMap({n: r.outcome.parameters for n, r in results.items() if isinstance(r.outcome, Ran)}),
         live=frozenset(step.id for step in walk.steps if step.live),
-        assumed=frozenset(n.id for n in graph.nodes.values() if n.op != "output" and _unknown(results.get(n.id))),
-        milliseconds=(time.perf_counter() - began) * 1000,
+        assumed=frozenset(
+            n.id for n in graph.nodes.values() if n.op != "output" and not n.muted and _unknown(results.get(n.id))
+        ),
     )
+    if answer.runnable:  # what stops a network is said first
+        more = structure(answer, ops, lambda mended: _runs(mended, ops))
+        answer = replace(answer, problems=(*answer.problems, *more))
+    return replace(answer, milliseconds=(time.perf_counter() - began) * 1000)
+
+
+def _runs(graph: Graph, ops: Catalog) -> bool:
+    """Whether every call that an output needs runs."""
+    walk = plan(graph, ops)
+    results = infer(walk)
+    calls = [step for step in walk.steps if step.live and step.node.op != "output"]
+    return all(isinstance(results[step.id].outcome, Ran) for step in calls)
 
 
 def _unknown(result: StepResult | None) -> bool:

@@ -37,6 +37,13 @@ class RemoveNode:
 
 
 @dataclass(frozen=True)
+class TakeOut:
+    """Take a node of one input off its wire; what fed it goes to all that it fed."""
+
+    node: str
+
+
+@dataclass(frozen=True)
 class ReplaceOp:
     """Let a node do something else; its wires stay, so the new op has ports of the same names."""
 
@@ -45,7 +52,7 @@ class ReplaceOp:
     params: FrozenMap[str, Any] = FrozenMap()
 
 
-Edit = SetParam | InsertBefore | RemoveNode | ReplaceOp
+Edit = SetParam | InsertBefore | RemoveNode | TakeOut | ReplaceOp
 
 
 @dataclass(frozen=True)
@@ -81,6 +88,8 @@ def apply_cure(graph: Graph, catalog: Catalog, cure: Cure) -> Graph:
             graph = graph.with_param(edit.node, edit.name, edit.value)
         elif isinstance(edit, RemoveNode):
             graph = graph.without_nodes([edit.node])
+        elif isinstance(edit, TakeOut):
+            graph = _taken_out(graph, edit.node)
         elif isinstance(edit, ReplaceOp):
             graph = graph.with_node(replace(graph.nodes[edit.node], op=edit.op, params=edit.params))
         else:
@@ -98,3 +107,14 @@ def _inserted(graph: Graph, catalog: Catalog, edit: InsertBefore) -> Graph:
     graph = graph.without_edge(wire).with_node(new)
     graph = graph.with_edge(Edge(wire.source, wire.output, new.id, spec.inputs[0].name))
     return graph.with_edge(Edge(new.id, 0, wire.target, wire.port, wire.index))
+
+
+def _taken_out(graph: Graph, node: str) -> Graph:
+    feed = next(iter(graph.into(node)), None)
+    leaving = graph.out_of(node)
+    graph = graph.without_nodes([node])
+    if feed is None:
+        return graph
+    for wire in leaving:
+        graph = graph.with_edge(replace(wire, source=feed.source, output=feed.output))
+    return graph

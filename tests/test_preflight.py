@@ -1,0 +1,85 @@
+"""Before a run: what net, data, loss and batches have against one another is said, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from app import preflight
+from app.builder.analysis import analyse
+from app.builder.catalog import catalog
+from app.builder.problems import Problem, apply_cure
+from app.data.config import DataConfig
+from app.data.counts import training_count
+from app.data.sources import load
+from app.project import Project
+from app.training.config import Choice, TrainingConfig
+from tests.builder_nets import net
+
+
+def project(*layers: Any, shape: tuple[int, ...] = (1, 8, 8), **training: Any) -> Project:
+    graph = net([("input", "x", {"shape": shape}), *layers, ("output", "y", {})])
+    return Project(graph=graph, training=TrainingConfig(**training))
+
+
+def said(found: Project) -> tuple[Problem, ...]:
+    return preflight.problems(found, analyse(found.graph))
+
+
+MLP = (("nn.Flatten", "flatten", {}), ("nn.Linear", "fc", {"out_features": 10}))
+NORMED = (*MLP, ("nn.BatchNorm1d", "bn", {}))
+
+
+def test_a_net_that_fits_hears_nothing() -> None:
+    assert said(project(*MLP)) == ()
+
+
+def test_wrong_number_of_classes_is_said_and_cured() -> None:
+    wrong = project(("nn.Flatten", "flatten", {}), ("nn.Linear", "fc", {"out_features": 7}))
+    (problem,) = said(wrong)
+    assert problem.severity == "error" and "10 classes" in problem.message
+    assert said(replace(wrong, graph=apply_cure(wrong.graph, catalog(), problem.cures[0]))) == ()
+
+
+def test_an_input_of_another_shape_is_said_and_cured() -> None:
+    wrong = project(*MLP, shape=(1, 9, 9))
+    (problem,) = said(wrong)
+    assert problem.severity == "error" and "1×8×8" in problem.reason
+    assert said(replace(wrong, graph=apply_cure(wrong.graph, catalog(), problem.cures[0]))) == ()
+
+
+def test_the_loss_of_the_project_decides_what_the_net_should_end_in() -> None:
+    soft = project(*MLP, ("nn.LogSoftmax", "soft", {}))
+    assert [problem.node for problem in said(soft)] == ["soft"]
+    other = replace(soft, training=replace(soft.training, loss=Choice("NLLLoss")))
+    assert said(other) == ()
+
+
+def test_the_last_batch_is_counted_from_the_data() -> None:
+    """1,438 samples stay for training, so batches of 3 leave one over."""
+    (problem,) = said(project(*NORMED, batch_size=3))
+    assert problem.severity == "error" and "1,438 samples in batches of 3 leave 1" in problem.reason
+    assert said(project(*NORMED, batch_size=4)) == ()
+
+
+def test_what_the_last_batch_would_raise_is_what_torch_raises() -> None:
+    import torch
+
+    from app.source import load_class
+
+    model = load_class(analyse(project(*NORMED).graph).source)()
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        model(torch.zeros(1, 1, 8, 8))
+
+
+@pytest.mark.parametrize("fraction", [0.2, 0.1, 0.37])
+def test_training_count_is_that_of_the_data(fraction: float) -> None:
+    config = DataConfig(validation_fraction=fraction)
+    assert training_count(config) == load(config).info.train_count
+
+
+def test_a_net_with_errors_of_its_own_is_asked_nothing_more() -> None:
+    broken = project(("nn.Conv2d", "conv", {"kernel_size": 20}), ("nn.Softmax", "soft", {}))
+    assert not any(problem.node == "soft" for problem in said(broken))
