@@ -52,6 +52,8 @@ class Call:
     inputs: Mapping[str, tuple[Arrived, ...]]
     output: int
     shape: tuple[Size, ...]
+    category: str = ""
+    muted: bool = False
 
     @property
     def first(self) -> Arrived:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from string import ascii_lowercase
 
-from app.builder.dimension_calls import Arrived, Call, Origin, Told, counted, kept, product, set_by
+from app.builder.dimension_calls import Arrived, Call, Origin, Told, kept, product, set_by
 from app.builder.formula import Formula, Symbol
 from app.builder.value_types import Dim, Size
 
@@ -58,7 +58,7 @@ def _given(
         if others:
             text += f"/({'*'.join(symbol.letter for symbol in others)})"
         used = " × ".join(str(symbol.value) for symbol in others)
-        words = f"−1 asks for what is left when {used} are taken." if used else "−1 asks for all values in one row."
+        words = "−1 stands for what is left: all values" + (f" divided by {used}." if used else ".")
         told.append(Told(Formula(text, (*symbols, *others)), words, source or arrived.origin(dimensions[-1])))
     return tuple(told)
 
@@ -124,7 +124,7 @@ def cat(call: Call) -> tuple[Told, ...]:
     listed = ", ".join(f"{one.shape[dim]} of {one.name}" for one in tensors)
     joined = Told(Formula(" + ".join(letters), symbols), f"Laid one behind the other: {listed}.", first.origin(dim))
     return tuple(
-        joined if i == dim else kept(first, i, f"Must be the same in all {counted(len(tensors), 'tensor')}.")
+        joined if i == dim else kept(first, i, "Must be the same in all that are joined.")
         for i in range(len(first.shape))
     )
 
@@ -146,7 +146,9 @@ def elementwise(call: Call) -> tuple[Told, ...]:
     """One tensor keeps its shape, several stretch to a common one."""
     tensors = tuple(one for many in call.inputs.values() for one in many)
     if len(tensors) == 1:
-        words = f"{call.label} works on every value by itself, so the shape stays."
+        alone = call.category == "act" and "soft" not in call.op.lower().replace("softplus", "")
+        does = "works on every value by itself, so the shape stays" if alone else "changes values, not the shape"
+        words = f"{call.label} {does}." if call.category in ("act", "norm", "drop") else ""
         return tuple(kept(tensors[0], i, words if size != Dim(1) else "") for i, size in enumerate(tensors[0].shape))
     return tuple(stretched(tensors))
 

@@ -1,8 +1,8 @@
 """How sizes come about in convolutions and pooling.
 
 The formulas are those of PyTorch's documentation, section "Shape" of `torch.nn.Conv2d`, `torch.nn.ConvTranspose2d`,
-`torch.nn.MaxPool2d` and `torch.nn.AvgPool2d` (those for one and three dimensions read the same): h is H_in, k
-kernel_size, s stride, p padding, d dilation, o output_padding, each for its own axis.
+`torch.nn.MaxPool2d`, `torch.nn.AvgPool2d` and `torch.nn.MaxUnpool2d` (those for one and three dimensions read the
+same): h is H_in, k kernel_size, s stride, p padding, d dilation, o output_padding, each for its own axis.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ _POOL = "(h + 2*p - k)//s + 1"
 _CONV_CEIL = "ceil(h + 2*p - d*(k - 1) - 1, s) + 1"
 _POOL_CEIL = "ceil(h + 2*p - k, s) + 1"
 _TRANSPOSED = "(h - 1)*s - 2*p + d*(k - 1) + o + 1"
+_UNPOOL = "(h - 1)*s - 2*p + k"
 _LAST_WINDOW = " The last window would start in the padding, so it is left out."
 
 
@@ -36,6 +37,10 @@ def pooling(call: Call) -> tuple[Told, ...]:
 
 def adaptive(call: Call) -> tuple[Told, ...]:
     return _windows(call, _same_channels(call), _adaptive_axis)
+
+
+def unpooling(call: Call) -> tuple[Told, ...]:
+    return _windows(call, _same_channels(call), _unpool_axis)
 
 
 def axes(op: str) -> int:
@@ -99,6 +104,14 @@ def _transposed_axis(call: Call, arrived: Arrived, dimension: int, axis: int) ->
     if call.each("padding", axis):
         words += f" padding cuts {counted(call.each('padding', axis), _unit(call))} from each side."
     return Told(Formula(_TRANSPOSED, symbols), words[0].upper() + words[1:], arrived.origin(dimension))
+
+
+def _unpool_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> Told:
+    h = arrived.symbol("h", dimension, "input size")
+    stride = call.each("stride", axis, call.each("kernel_size", axis))
+    symbols = (h, *(one for one in _symbols(call, axis, s=stride) if one.letter != "d"))
+    words = "Each value goes back to the place in its window that it was taken from; the rest is zero."
+    return Told(Formula(_UNPOOL, symbols), words, arrived.origin(dimension))
 
 
 def _adaptive_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> Told:

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from app.builder import dimension_layers as layers
 from app.builder import dimension_shapes as shapes
 from app.builder import dimension_windows as windows
 from app.builder.catalog import Catalog, OpSpec
@@ -117,7 +118,7 @@ def aligned(graph: Graph, catalog: Catalog, analysis: Analysis, node: str) -> tu
     """The shapes that arrive at an op that broadcasts, () elsewhere and where there is one tensor alone."""
     here, spec = graph.nodes[node], catalog.of(graph, graph.nodes[node])
     call = _call(graph, analysis, here, spec, 0)
-    if call is None or spec.category != "merge" or _rule(call, spec) is not shapes.elementwise:
+    if call is None or here.muted or spec.category != "merge" or _rule(call, spec) is not shapes.elementwise:
         return ()
     tensors = [one for many in call.inputs.values() for one in many]
     if len(tensors) < 2 or any(len(one.shape) > len(call.shape) for one in tensors):
@@ -169,11 +170,11 @@ def _call(graph: Graph, analysis: Analysis, node: Node, spec: OpSpec, output: in
         return None
     params = {param.name: spec.value(node, param.name) for param in spec.params}
     params.update(analysis.resolved.get(node.id, {}))
-    return Call(node.op, spec.label, node.name, params, inputs, output, result.shape)
+    return Call(node.op, spec.label, node.name, params, inputs, output, result.shape, spec.category, node.muted)
 
 
 def _told(call: Call, spec: OpSpec) -> tuple[Told, ...] | None:
-    rule = _rule(call, spec)
+    rule = _passed_by if call.muted else _rule(call, spec)
     if rule is None:
         return None
     try:
@@ -198,63 +199,16 @@ def _names(call: Call, spec: OpSpec) -> tuple[str, ...]:
 # --- The rules
 
 
+def _passed_by(call: Call) -> tuple[Told, ...]:
+    words = f"{call.name} is muted: what arrives goes on as it is."
+    return tuple(kept(call.first, i, words) for i in range(len(call.first.shape)))
+
+
 def _input(call: Call) -> tuple[Told, ...]:
     n = Formula("N", (Symbol("N", "batch size", Dim(1)),))
     batch = Told(n, "N is the batch: as many samples as are given at once.")
     sizes = call.params.get("shape") or ()
     return (batch, *(set_by(f"shape[{i}]", size) for i, size in enumerate(sizes)))
-
-
-def _linear(call: Call) -> tuple[Told, ...]:
-    arrived = call.first
-    words = f"out_features sets the {call.params['out_features']}: each mixes all {arrived.shape[-1]} that arrive."
-    return (*_leading(arrived, 1), set_by("out_features", call.params["out_features"], words))
-
-
-def _leading(arrived: Arrived, less: int) -> tuple[Told, ...]:
-    return tuple(kept(arrived, i) for i in range(len(arrived.shape) - less))
-
-
-def _embedding(call: Call) -> tuple[Told, ...]:
-    size = call.params["embedding_dim"]
-    words = f"Each index becomes a row of embedding_dim = {size} values."
-    return (*_leading(call.first, 0), set_by("embedding_dim", size, words))
-
-
-def _recurrent(call: Call) -> tuple[Told, ...]:
-    """As in the documentation of `torch.nn.LSTM`: output is (N, L, D·H_out), h_n is (D·num_layers, N, H_out)."""
-    arrived = call.first
-    directions = 2 if call.params.get("bidirectional") else 1
-    d = Symbol("D", "directions", directions)
-    projected = call.params.get("proj_size") or 0
-    name, size = ("proj_size", projected) if projected else ("hidden_size", call.params["hidden_size"])
-    h = Symbol("H_out", name, size)
-    if call.output == 0:
-        words = f"{name} sets the {size}" + (", once for each of both directions." if directions == 2 else ".")
-        return (*_leading(arrived, 1), Told(Formula("D*H_out", (d, h)), words))
-    layers = Symbol("l", "num_layers", call.params["num_layers"])
-    first = Told(Formula("D*l", (d, layers)), "One last state for each layer and direction.")
-    batch = () if len(arrived.shape) < 3 else (kept(arrived, 0 if call.params.get("batch_first") else 1),)
-    return (first, *batch, set_by(name, size))
-
-
-def _attention(call: Call) -> tuple[Told, ...]:
-    """As in the documentation of `torch.nn.MultiheadAttention`: attn_output (N, L, E) and its weights (N, L, S)."""
-    query, key = call.inputs["query"][0], call.inputs["key"][0]
-    width = set_by("embed_dim", call.params["embed_dim"], source=query.origin(-1))
-    if call.output == 0:
-        return (*_leading(query, 1), width)
-    batched = len(query.shape) == 3
-    place = 1 if batched and call.params.get("batch_first") else 0
-    extra = [name for name in ("add_bias_kv", "add_zero_attn") if call.params.get(name)]
-    keys = Formula("s" + " + 1" * len(extra), (key.symbol("s", place),))
-    told = [kept(query, 1 - place)] if batched else []
-    if not call.params.get("average_attn_weights", True):
-        told.append(set_by("num_heads", call.params["num_heads"]))
-    told.append(kept(query, place, f"A row for each position of {query.name}."))
-    more = f", and one for {' and '.join(extra)}" if extra else ""
-    told.append(Told(keys, f"A weight for each position of {key.name}{more}.", key.origin(place)))
-    return tuple(told)
 
 
 _WINDOWS = re.compile(r"(nn|F)\.\w*([Cc]onv|[Pp]ool)\w*[123]d$")
@@ -264,7 +218,7 @@ _RULES: tuple[tuple[str, Rule], ...] = (
     (r"(nn\.Adaptive(Avg|Max)Pool|F\.adaptive_(avg|max)_pool)[123]d", windows.adaptive),
     (r"(nn\.(Avg|Max|LP)Pool|F\.(avg|max|lp)_pool)[123]d", windows.pooling),
     (r"input", _input),
-    (r"(nn\.(Lazy)?Linear)", _linear),
+    (r"(nn\.(Lazy)?Linear)", layers.linear),
     (r"nn\.Flatten|(torch|Tensor)\.flatten", shapes.flatten),
     (r"nn\.Unflatten", shapes.unflatten),
     (r"Tensor\.(view|reshape)|torch\.reshape", shapes.view),
@@ -275,9 +229,20 @@ _RULES: tuple[tuple[str, Rule], ...] = (
     (r"torch\.(matmul|bmm|mm)|operator\.matmul", shapes.matmul),
     (r"operator\.(add|sub|mul|truediv|pow|floordiv|mod)", shapes.elementwise),
     (r"torch\.(add|sub|mul|div|maximum|minimum|where|eq|ne|lt|gt|le|ge)", shapes.elementwise),
-    (r"nn\.Embedding", _embedding),
-    (r"nn\.(RNN|LSTM|GRU)", _recurrent),
-    (r"nn\.MultiheadAttention", _attention),
+    (r"nn\.Bilinear", layers.linear),
+    (r"nn\.(LSTM|GRU|RNN)Cell", layers.cell),
+    (r"nn\.EmbeddingBag", layers.bags),
+    (r"nn\.Transformer\w*", layers.transformer),
+    (r"nn\.GLU", layers.halved),
+    (r"nn\.\w+Pad[123]d", layers.padded),
+    (r"nn\.PixelShuffle", layers.shuffled),
+    (r"nn\.PixelUnshuffle", layers.unshuffled),
+    (r"nn\.Upsampl\w+", layers.upsampled),
+    (r"nn\.MaxUnpool[123]d", windows.unpooling),
+    (r"nn\.(Identity|ChannelShuffle)|Tensor\.(clone|detach|contiguous)", shapes.elementwise),
+    (r"nn\.Embedding", layers.embedding),
+    (r"nn\.(RNN|LSTM|GRU)", layers.recurrent),
+    (r"nn\.MultiheadAttention", layers.attention),
     (r"output", shapes.elementwise),
 )
 _COMPILED = tuple((re.compile(pattern), rule) for pattern, rule in _RULES)
