@@ -384,3 +384,11 @@ def test_nothing_is_checked_before_the_drawing_runs() -> None:
     graph = chain(("nn.Conv2d", "conv", {"kernel_size": 64}), ("nn.ReLU", "a", {}), ("nn.ReLU", "b", {}))
     analysis: Analysis = analyse(graph)
     assert [problem.severity for problem in analysis.problems] == ["error"]
+
+
+def test_a_muted_layer_counts_for_nothing() -> None:
+    soft = chain(*LOGITS, ("nn.Softmax", "soft", {}), given=ROW)
+    assert heard(soft.with_node(replace(soft.nodes["soft"], muted=True))) == []
+    mlp = chain(("nn.Linear", "fc1", {}), ("nn.ReLU", "relu", {}), ("nn.Linear", "fc2", {}), given=ROW)
+    (problem,) = said(mlp.with_node(replace(mlp.nodes["relu"], muted=True)))
+    assert problem.node == "fc2"

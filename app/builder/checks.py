@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from app.builder.catalog import Catalog, OpSpec
 from app.builder.graph import Edge, Graph, Node
 from app.builder.literals import AUTO
+from app.builder.plan import Ref, passed_by
 from app.builder.problems import Cure, InsertBefore, Problem, SetParam, TakeOut, apply_cure
 from app.builder.value_types import Dim, TensorType, TupleType, ValueType
 from app.frozen import FrozenMap
@@ -62,9 +63,18 @@ class Net:
     analysis: Analysis
     ops: Catalog
 
-    @property
+    @cached_property
     def graph(self) -> Graph:
-        return self.analysis.graph
+        """The graph with wires that lead past muted nodes, as the values go."""
+        drawn = self.analysis.graph
+        if not any(node.muted for node in drawn.nodes.values()):
+            return drawn
+        wires = []
+        for edge in drawn.edges:
+            ref = passed_by(drawn, self.ops, Ref(edge.source, edge.output))
+            if ref is not None and not drawn.nodes[edge.target].muted:
+                wires.append(replace(edge, source=ref.node, output=ref.output))
+        return replace(drawn, edges=tuple(wires))
 
     @cached_property
     def live(self) -> tuple[Node, ...]:
@@ -240,7 +250,7 @@ def _rest(net: Net, node: Node, axis: int, size: int) -> int:
 
 
 def _helps(net: Net, cure: Cure, runs: Callable[[Graph], bool]) -> bool:
-    return runs(apply_cure(net.graph, net.ops, cure))
+    return runs(apply_cure(net.analysis.graph, net.ops, cure))
 
 
 # --- Parameters ---------------------------------------------------------------------------------------------------
@@ -296,7 +306,7 @@ def _cut_gradients(net: Net) -> Iterator[Problem]:
                 todo.append(source.id)
     groups: dict[str, list[Node]] = {}
     for node in net.live:
-        if net.analysis.parameters.get(node.id) and node.id not in reached:
+        if net.analysis.parameters.get(node.id) and node.id not in reached and not node.frozen:
             groups.setdefault(_cutter(net, node), []).append(node)
     for cutter, nodes in groups.items():
         yield _cut_problem(net, net.graph.nodes[cutter], tuple(nodes))
