@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from app.builder.catalog import Catalog, OpSpec
@@ -30,13 +30,15 @@ ACTIVATIONS = frozenset(
 NEVER_NEGATIVE = frozenset("relu relu6 sigmoid hardsigmoid".split())
 RESHAPING = frozenset("flatten unflatten view reshape squeeze unsqueeze identity contiguous".split())
 SOFTMAXES = frozenset("softmax logsoftmax softmin".split())
-STEPS = frozenset("sign sgn round floor ceil trunc heaviside".split())  # their derivative is 0 wherever there is one
+# Their derivative is 0 wherever there is one.
+STEPS = frozenset("sign sgn round floor ceil trunc heaviside zeroslike oneslike fulllike".split())
 POOLS = frozenset("maxpool1d maxpool2d maxpool3d avgpool1d avgpool2d avgpool3d".split())
 
 LARGEST_LINEAR = 50_000_000
 LARGE_LINEAR, LARGE_SHARE = 10_000_000, 0.8
 
 
+@cache
 def plain_name(op: str) -> str:
     """An op whichever way it is written: `nn.LogSoftmax` and `F.log_softmax` are both "logsoftmax"."""
     return op.rpartition(".")[2].replace("_", "").lower().removeprefix("lazy")
@@ -166,7 +168,7 @@ def _double_linears(net: Net) -> Iterator[Problem]:
             continue
         wide, middle = net.param(first, "in_features"), net.param(first, "out_features")
         narrow = net.param(node, "out_features")
-        if middle < min(wide, narrow):
+        if not all(isinstance(size, int) for size in (wide, middle, narrow)) or middle < min(wide, narrow):
             continue
         both = net.analysis.parameters.get(first.id, 0) + net.analysis.parameters.get(node.id, 0)
         one = wide * narrow + (narrow if net.param(node, "bias") or net.param(first, "bias") else 0)
