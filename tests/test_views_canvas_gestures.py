@@ -351,7 +351,7 @@ def test_a_layer_dragged_out_again_leaves_nothing(table: Table) -> None:
 def test_double_click_on_nothing_searches_and_adds_there(table: Table) -> None:
     QTest.mouseDClick(table.view.viewport(), LEFT, NONE, table.empty())
     assert table.canvas.search.isVisible()
-    table.type("sig")
+    table.type("sigmoid")
     one_step(table, lambda: QTest.keyClick(table.canvas.search.field, Qt.Key.Key_Return), "Add Sigmoid")
     assert not table.canvas.search.isVisible()
     assert table.view.hasFocus()

@@ -14,7 +14,7 @@ from app.builder.catalog import Catalog
 from app.builder.graph import Edge, Graph
 from app.frozen import FrozenMap
 from app.project import Project
-from app.views.canvas.faces import Pin, Problems, face_of, problems_by_node
+from app.views.canvas.faces import Face, Pin, Problems, face_of, problems_by_node
 from app.views.canvas.far_item import FarItem
 from app.views.canvas.geometry import PORT_REACH, bounds, shape_of
 from app.views.canvas.node_item import NodeItem
@@ -55,6 +55,7 @@ class CanvasScene(QGraphicsScene):
         self.positions: FrozenMap[str, Point] = FrozenMap()
         self.analysis: Analysis | None = None
         self.problems: Problems = {}
+        self._faces: dict[str, tuple[tuple[object, ...], Face]] = {}
         self._near = _Layer()
         self._whole: QRectF | None = None
         self.index = RectIndex()
@@ -99,7 +100,7 @@ class CanvasScene(QGraphicsScene):
         swept: list[QRectF] = []
         touched = self._change_nodes(before, after, swept)
         self._place(project.positions, touched, swept)
-        if after is not before:
+        if after.edges is not before.edges:
             new = self.wiring.change(after)
             self.selected_wires &= self.wires.keys()
             self.wiring.label(self.analysis, self.problems)
@@ -114,6 +115,7 @@ class CanvasScene(QGraphicsScene):
         if after is before:
             return set()
         for node in [n for n in self.nodes if n not in after.nodes]:
+            self._faces.pop(node, None)
             swept.append(self.index[node])
             self.removeItem(self.nodes.pop(node))
             self.index.remove(node)
@@ -179,8 +181,24 @@ class CanvasScene(QGraphicsScene):
             self._place(self._drawn_positions, nodes, swept)
             self.wiring.follow(nodes, swept)
 
-    def _face(self, node: str):
-        return face_of(self.graph, node, self.catalog, self.analysis, self.problems)
+    def _face(self, node: str) -> Face:
+        """The face of a node, made anew only where something that it shows has changed."""
+        key = self._face_key(node)
+        known = self._faces.get(node)
+        if known is None or known[0] != key:
+            face = face_of(self.graph, node, self.catalog, self.analysis, self.problems)
+            known = self._faces[node] = (key, face)
+        return known[1]
+
+    def _face_key(self, node: str) -> tuple[object, ...]:
+        graph, analysis = self.graph, self.analysis
+        shown: tuple[object, ...] = (graph.nodes[node], graph.into(node), graph.out_of(node), self.problems.get(node))
+        if analysis is None:
+            return shown
+        outputs = len(self.catalog.of(graph, graph.nodes[node]).outputs)
+        known = tuple((node, i) in analysis.values for i in range(outputs))
+        counts = (analysis.resolved.get(node), analysis.parameters.get(node), node in analysis.graph.nodes)
+        return (*shown, *counts, known)
 
     # --- Running
 

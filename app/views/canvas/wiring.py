@@ -121,6 +121,10 @@ class Wiring:
         for edge, item in self.items.items():
             fans[edge.source, edge.output].append(item)
         for fan in fans.values():
+            if len(fan) == 1:  # by far the most, and none that it could cover
+                fan[0].set_below(fan[0].way.past < 0 and not fan[0].way.past)
+                fan[0].set_crowded(False)
+                continue
             rising = any(item.way.past < 0 for item in fan)
             shown: list[QRectF] = []
             for item in fan:
