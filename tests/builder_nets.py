@@ -36,22 +36,32 @@ _SAMPLED: dict[tuple[int, ...], str] = {
     (5, 12): "nn.LSTM nn.GRU nn.RNN",
     (12,): "nn.LSTMCell nn.GRUCell nn.RNNCell",
     (5, 64): "nn.MultiheadAttention nn.TransformerEncoderLayer nn.TransformerDecoderLayer nn.Transformer",
-    (7,): "nn.Embedding nn.EmbeddingBag",
-    (8, 8, 8): "nn.GroupNorm nn.PixelShuffle nn.ChannelShuffle",
+    (7,): "nn.Embedding nn.EmbeddingBag F.one_hot",
+    (1,): "Tensor.expand",
+    (8, 8, 8): """
+        nn.GroupNorm nn.PixelShuffle nn.ChannelShuffle F.pixel_shuffle F.glu torch.chunk torch.split
+    """,
     (12, 16): "nn.Fold",
     (9,): "nn.Linear",
     (4, 16): "Tensor.view torch.reshape",
     (5, 6): "torch.permute torch.transpose",
-    (6, 6): "torch.matmul",
-    (5,): "torch.cat",
+    (6, 6): "torch.matmul torch.bmm torch.einsum F.scaled_dot_product_attention",
+    (5,): "torch.cat torch.stack",
 }
 SAMPLES = {key: shape for shape, keys in _SAMPLED.items() for key in keys.split()}
+
+# How many more wires a list of tensors needs.
+SEVERAL = {"torch.einsum": 1}
 
 # Inputs that are not float32.
 DTYPES: dict[tuple[str, str], DType] = {
     ("nn.Embedding", "input"): INT64,
     ("nn.EmbeddingBag", "input"): INT64,
     **{(f"nn.MaxUnpool{n}d", "indices"): INT64 for n in (1, 2, 3)},
+    ("F.one_hot", "tensor"): INT64,
+    ("F.one_hot", "input"): INT64,
+    ("torch.where", "condition"): DType("bool"),
+    ("torch.masked_fill", "mask"): DType("bool"),
 }
 
 
@@ -95,6 +105,7 @@ def around(spec: OpSpec, params: Mapping[str, Any] | None = None) -> Graph:
     rows: list[Row] = [("input", f"in_{p.name}", _input(spec, p)) for p in needed]
     rows.append((spec.key, "it", params or {}))
     wires: list[tuple[Any, ...]] = [(f"in_{p.name}", "it", p.name) for p in needed]
+    wires += [("in_tensors", "it", "tensors")] * SEVERAL.get(spec.key, 0)
     alone = net(rows, wires)
     for number, port in enumerate(catalog().of(alone, alone.nodes["it"]).outputs):
         if port.kind == "tensor":

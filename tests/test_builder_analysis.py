@@ -81,6 +81,10 @@ def test_code_gives_what_the_drawing_says(analysis: Analysis, batches: tuple[int
         assert measured(run(analysis.source, batch)) == returned(analysis, batch)
 
 
+# With some batches they run and with others not, or the call gives fewer values than it is asked for.
+RUN_BY_CHANCE = "Tensor.view torch.reshape nn.Flatten nn.Unflatten nn.GLU F.glu torch.chunk".split()
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")  # torch's words on shapes that nobody would draw
 def test_meta_tensors_say_what_real_ones_say() -> None:
     """Random parameters on random shapes: a call that runs gives what was said, of one that does not that was said."""
@@ -103,6 +107,7 @@ def test_meta_tensors_say_what_real_ones_say() -> None:
                 [dice.randint(1, 4), tuple(dice.randint(-1, 4) for _ in range(param.count or 2)), *param.choices]
             ),
             "dtype": lambda: None,
+            "equation": lambda: dice.choice(["bij,bij->bj", "bij,bjk->bik"]),
         }[param.kind]()
         check_param(param, value)
         return value
@@ -134,7 +139,7 @@ def test_meta_tensors_say_what_real_ones_say() -> None:
             assert isinstance(said, shapes.Failed), f"{spec.key} {dict(resolved)} {value}: {error}"
             continue
         if isinstance(said, shapes.Failed):  # it does run with a batch of 6 by chance
-            assert spec.key in ("Tensor.view", "torch.reshape", "nn.Flatten", "nn.Unflatten"), (
+            assert spec.key in RUN_BY_CHANCE, (
                 spec.key,
                 dict(resolved),
                 value,

@@ -43,7 +43,8 @@ class Port:
 class Param:
     """One argument of a constructor or of a call.
 
-    `kind` is "int", "float", "bool", "str", "choice", "ints" (a number, or `count` of them, any count if 0) or "dtype".
+    `kind` is "int", "float", "bool", "str", "choice", "ints" (a number, or `count` of them, any count if 0), "dtype"
+    or "equation" (of `einsum`).
     `choices` are the words that are allowed (beside numbers, for "ints"). `start` is what a new node gets where the
     signature has no default. `call` marks arguments of `forward` rather than of the constructor. `positional`
     arguments are written without their name.

@@ -6,11 +6,13 @@ The text is what is trained, inspected and exported. Only identifiers made by `n
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from app.builder import ops
 from app.builder.catalog import Port
 from app.builder.literals import AUTO, DType, to_code
 from app.builder.names import Names, module_attributes, reserved_variables
@@ -21,11 +23,18 @@ from app.frozen import FrozenMap
 from app.source import InputSpec, Source
 
 WIDTH = 100
-_SIGNS = {"operator.add": "+", "operator.sub": "-", "operator.mul": "*"}
+_SIGNS = {"operator.add": "+", "operator.sub": "-", "operator.mul": "*", "operator.truediv": "/"}
 _LETTERS = ("x", "y", "z", "u", "v", "w")
-_OUTPUT_NAMES = {"(h_n, c_n)": "state", "h_n": "h_n", "attn_output_weights": "attn_weights"}
+_OUTPUT_NAMES = {
+    "(h_n, c_n)": "state",
+    "h_n": "h_n",
+    "c_1": "c",
+    "attn_output_weights": "attn_weights",
+    "indices": "indices",
+}
 # Shapes that people write as a number when they have one dimension.
-_NUMBER_FOR_ONE = {("nn.LayerNorm", "normalized_shape"), ("torch.mean", "dim")}
+_NUMBER_FOR_ONE = {"normalized_shape", "dim"}
+_PLAIN_TEXT = re.compile(r"[\w,.>-]+")
 
 
 def generate(plan: Plan, results: Mapping[str, StepResult]) -> Source:
@@ -152,7 +161,7 @@ class _Writer:
             if param.required and param.name not in resolved:
                 text = "..."
             elif param.required or param.auto or value != param.default or (param.positional and param.name == "p"):
-                text = _literal(step.spec.key, param.name, value)
+                text = _literal(param.name, value)
             else:
                 continue
             written.append(text if param.positional else f"{param.name}={text}")
@@ -162,6 +171,8 @@ class _Writer:
         if step.spec.kind in ("input", "output"):
             return []
         targets = ", ".join(self.variables[Ref(step.id, i)] for i in range(self._returned(step)))
+        if self._returned(step) == 1 and self._in_tuple(step):
+            targets += ","  # a list of one
         text = f"        {targets} = " if targets else "        "
         text += "..." if step.spec.kind == "unknown" else self._call(step, len(text))
         comment = self._shape_comment(step)
@@ -172,6 +183,11 @@ class _Writer:
     def _returned(self, step: Step) -> int:
         """How many values the call returns."""
         return step.spec.outputs_given(self.results[step.id].resolved)
+
+    def _in_tuple(self, step: Step) -> bool:
+        """Whether the call returns a tuple even of one value; a flag does away with the tuple."""
+        param = step.spec.param(step.spec.outputs_by)
+        return param is not None and param.kind != "bool"
 
     def _call(self, step: Step, column: int) -> str:
         """The call, from `column` on."""
@@ -198,11 +214,15 @@ class _Writer:
         elif spec.kind == "module":
             function, arguments = f"self.{self.modules[step.id]}", [*given, *literals]
         else:
-            function, arguments = spec.key, [*given, *literals]
+            more = [ops.WRITTEN[spec.key]] if spec.key in ops.WRITTEN else []
+            first, then = (literals, given) if spec.key in ops.LITERALS_FIRST else (given, literals)
+            function, arguments = spec.key, [*first, *then, *more]
         return wrapped(f"{function}(", arguments, ")", before=column)
 
     def _argument(self, step: Step, port: Port) -> str:
         variables = self._variables_at(step, port)
+        if step.spec.key in ops.LITERALS_FIRST:
+            return ", ".join(variables) or "..."
         if port.variadic:
             return f"[{', '.join(variables)}]"
         return variables[0] if variables else "..."
@@ -302,9 +322,11 @@ def _variables(steps: list[Step], inputs: dict[str, str], names: Names) -> dict[
     return variables
 
 
-def _literal(op: str, param: str, value: Any) -> str:
-    if (op, param) in _NUMBER_FOR_ONE and isinstance(value, tuple) and len(value) == 1:
+def _literal(param: str, value: Any) -> str:
+    if param in _NUMBER_FOR_ONE and isinstance(value, tuple) and len(value) == 1:
         return to_code(value[0])
+    if type(value) is str and _PLAIN_TEXT.fullmatch(value):
+        return f'"{value}"'
     return to_code(value)
 
 

@@ -23,8 +23,9 @@ from app.resources import path as resource_path
 
 _ROOTS = {"nn": "torch.nn", "F": "torch.nn.functional", "torch": "torch", "Tensor": "torch.Tensor"}
 _KINDS = {"nn": "module", "F": "function", "torch": "function", "Tensor": "method", "operator": "operator"}
+_SCHEMA_KINDS = {"int": "int", "bool": "bool", "float": "float", "number": "float", "str": "str"}
 _MARKUP = re.compile(r"\s*(\.\.|[\w.]+\(.*\)|Args:|Keyword args:|\W)", re.S | re.I)  # signatures, directives, headings
-_OPERATORS = {"add": "+", "sub": "−", "mul": "×"}
+_OPERATORS = {"add": "+", "sub": "−", "mul": "×", "truediv": "÷"}
 
 
 def read_catalog() -> Catalog:
@@ -54,7 +55,7 @@ def _read(key: str, category: str) -> OpSpec:
         key=key,
         kind=_KINDS[root],
         target=target,
-        label=name,
+        label=ops.LABELS.get(key, name),
         category=category,
         stem=ops.STEMS.get(key, name.lower()),
         inputs=inputs,
@@ -122,7 +123,7 @@ def _split(
         if name == "self" or name in hidden or variable:
             continue
         is_tensor = "Tensor" in str(argument.annotation) or (call and argument.annotation is inspect.Parameter.empty)
-        if is_tensor:
+        if is_tensor and (key, name) not in ops.PARAMS:
             required = argument.default is inspect.Parameter.empty
             several = (key, name) in ops.VARIADIC
             ports.append(Port(name, ops.PORT_KINDS.get((key, name), "tensor"), required, several))
@@ -199,24 +200,31 @@ def _from_schema(key: str, _target: Any) -> tuple[tuple[Port, ...], tuple[Param,
         if name in ops.HIDDEN.get(key, frozenset()):
             continue
         if "Tensor" in kind:
-            ports.append(Port("input" if name == "self" else name, variadic=kind.startswith("List")))
-        elif name != "dtype":
+            port = "input" if name == "self" else name
+            ports.append(Port(port, required=not kind.startswith("Optional"), variadic=kind.startswith("List")))
+        elif name != "dtype" or (key, name) in ops.PARAMS:
             params.append(_schema_param(key, argument))
     return tuple(ports), tuple(params)
 
 
 def _schema_param(key: str, argument: Any) -> Param:
-    required = not argument.has_default_value()
-    kind = str(argument.type)
+    name, required = argument.name, not argument.has_default_value()
+    kind, optional = re.fullmatch(r"(Optional\[)?(.*?)\]?", str(argument.type)).group(2, 1)  # type: ignore[union-attr]
+    default = None if required else argument.default_value
     facts: dict[str, Any] = {
-        "kind": "ints" if "List[int]" in kind else {"int": "int", "bool": "bool", "float": "float"}[kind],
-        "count": 0 if "List[int]" in kind else 1,
-        "optional": kind.startswith("Optional"),
+        "kind": "ints" if kind.startswith("List[int") else _SCHEMA_KINDS[kind],
+        "count": 0 if kind.startswith("List[int") else 1,
+        "optional": bool(optional),
         "required": required,
-        "default": None if required else argument.default_value,
+        "default": tuple(default) if isinstance(default, list) else default,
+        "minimum": ops.MINIMUM.get(name),
+        "maximum": ops.MAXIMUM.get(name),
+        "start": ops.STARTS.get(name),
     }
-    facts.update(ops.PARAMS.get((key, argument.name), {}))
-    return Param(argument.name, **facts)
+    facts.update(ops.PARAMS.get((key, name), {}))
+    if facts["kind"] == "float" and type(facts["default"]) is int:
+        facts["default"] = float(facts["default"])
+    return Param(name, **facts)
 
 
 def _with_positions(params: tuple[Param, ...]) -> tuple[Param, ...]:
@@ -262,7 +270,7 @@ def documentation(key: str) -> Documentation:
     if root == "operator":
         summary = f"Elementwise a {_OPERATORS[name]} b, with broadcasting."
         return Documentation(summary, text, FrozenMap())
-    return Documentation(_summary(text or ops.SUMMARIES.get(key, "")), text, _argument_docs(text))
+    return Documentation(ops.SUMMARIES.get(key) or _summary(text), text, _argument_docs(text))
 
 
 def _summary(text: str) -> str:
@@ -270,7 +278,7 @@ def _summary(text: str) -> str:
     paragraphs = [part for part in re.split(r"\n\s*\n", text) if not _MARKUP.match(part)]
     plain = _plain((paragraphs or [""])[0])
     sentence = re.match(r".*?[.](?=\s|$)", plain)
-    return sentence[0] if sentence else plain
+    return sentence[0] if sentence else f"{plain}."
 
 
 def _argument_docs(text: str) -> FrozenMap[str, str]:

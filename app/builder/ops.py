@@ -7,9 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from app.builder import ops_functions
+from app.builder.ops_functions import LABELS, LITERALS_FIRST, SCHEMAS, WRITTEN
+
 
 def _rows(category: str, keys: str) -> tuple[tuple[str, str], ...]:
     return tuple((key, category) for key in keys.split())
+
+
+def _functions(category: str) -> tuple[tuple[str, str], ...]:
+    return _rows(category, ops_functions.FUNCTIONS[category])
 
 
 OPS: tuple[tuple[str, str], ...] = (
@@ -22,33 +29,36 @@ OPS: tuple[tuple[str, str], ...] = (
         nn.ReLU nn.LeakyReLU nn.PReLU nn.RReLU nn.ReLU6 nn.ELU nn.CELU nn.SELU nn.GELU nn.SiLU nn.Mish nn.GLU
         nn.Hardswish nn.Hardsigmoid nn.Hardtanh nn.Hardshrink nn.Softshrink nn.Tanhshrink nn.Softplus nn.Softsign
         nn.Sigmoid nn.LogSigmoid nn.Tanh nn.Threshold nn.Softmax nn.Softmax2d nn.Softmin nn.LogSoftmax
-        F.relu F.softmax F.log_softmax
     """),
+    *_functions("act"),
     *_rows("norm", """
         nn.BatchNorm2d nn.BatchNorm1d nn.BatchNorm3d nn.LayerNorm nn.RMSNorm nn.GroupNorm nn.InstanceNorm2d
         nn.InstanceNorm1d nn.InstanceNorm3d nn.LocalResponseNorm nn.CrossMapLRN2d
     """),
+    *_functions("norm"),
     *_rows("shape", """
         nn.MaxPool2d nn.MaxPool1d nn.MaxPool3d nn.MaxUnpool2d nn.MaxUnpool1d nn.MaxUnpool3d
         nn.AvgPool2d nn.AvgPool1d nn.AvgPool3d nn.AdaptiveAvgPool2d nn.AdaptiveAvgPool1d nn.AdaptiveAvgPool3d
         nn.AdaptiveMaxPool2d nn.AdaptiveMaxPool1d nn.AdaptiveMaxPool3d nn.FractionalMaxPool2d nn.FractionalMaxPool3d
-        nn.LPPool2d nn.LPPool1d nn.LPPool3d F.max_pool2d
+        nn.LPPool2d nn.LPPool1d nn.LPPool3d
         nn.ZeroPad2d nn.ZeroPad1d nn.ZeroPad3d nn.ConstantPad2d nn.ConstantPad1d nn.ConstantPad3d
         nn.ReflectionPad2d nn.ReflectionPad1d nn.ReflectionPad3d nn.ReplicationPad2d nn.ReplicationPad1d
         nn.ReplicationPad3d nn.CircularPad2d nn.CircularPad1d nn.CircularPad3d
         nn.Upsample nn.UpsamplingNearest2d nn.UpsamplingBilinear2d nn.PixelShuffle nn.PixelUnshuffle nn.ChannelShuffle
-        nn.Flatten nn.Unflatten Tensor.view torch.reshape torch.permute torch.transpose torch.mean
+        nn.Flatten nn.Unflatten
     """),
+    *_functions("shape"),
     *_rows("drop", """
         nn.Dropout nn.Dropout2d nn.Dropout1d nn.Dropout3d nn.AlphaDropout nn.FeatureAlphaDropout
     """),
-    *_rows("merge", """
-        operator.add operator.sub operator.mul torch.matmul torch.cat nn.CosineSimilarity nn.PairwiseDistance
-    """),
+    *_functions("drop"),
+    *_functions("merge"),
+    *_rows("merge", "nn.CosineSimilarity nn.PairwiseDistance"),
     *_rows("seq", """
         nn.Embedding nn.EmbeddingBag nn.LSTM nn.GRU nn.RNN nn.LSTMCell nn.GRUCell nn.RNNCell nn.MultiheadAttention
         nn.TransformerEncoderLayer nn.TransformerDecoderLayer nn.Transformer
     """),
+    *_functions("seq"),
 )  # fmt: skip
 
 # Public classes of torch.nn that are not in the palette, by reason.
@@ -80,20 +90,6 @@ WITH_INDICES = (
     "nn.FractionalMaxPool3d",
 )
 
-# Builtins have no Python signature; their schemas do. Several overloads exist, this names the one meant.
-SCHEMAS: dict[str, str] = {
-    "Tensor.view": "aten.view.default",
-    "torch.reshape": "aten.reshape.default",
-    "torch.permute": "aten.permute.default",
-    "torch.transpose": "aten.transpose.int",
-    "torch.mean": "aten.mean.dim",
-    "torch.matmul": "aten.matmul.default",
-    "torch.cat": "aten.cat.default",
-    "operator.add": "aten.add.Tensor",
-    "operator.sub": "aten.sub.Tensor",
-    "operator.mul": "aten.mul.Tensor",
-}
-
 # Where the signature that tells is another object's: recurrent layers take *args, pooling is dispatched on a flag.
 SIGNATURES: dict[str, str] = {
     **dict.fromkeys(("nn.LSTM", "nn.GRU", "nn.RNN"), "torch.nn.modules.rnn.RNNBase.__init__"),
@@ -110,9 +106,7 @@ HIDDEN: dict[str, frozenset[str]] = {
     "*": frozenset({"device", "dtype", "_stacklevel", "_weight", "_freeze", "_random_samples"}),
     **dict.fromkeys(("nn.GRU", "nn.RNN"), frozenset({"mode", "proj_size"})),
     "nn.LSTM": frozenset({"mode"}),
-    "F.max_pool2d": frozenset({"return_indices"}),
-    "operator.add": frozenset({"alpha"}),
-    "operator.sub": frozenset({"alpha"}),
+    **ops_functions.HIDDEN,
     **dict.fromkeys((f"nn.ConvTranspose{n}d" for n in (1, 2, 3)), frozenset({"output_size"})),
     "nn.Hardtanh": frozenset({"min_value", "max_value"}),
     "nn.Transformer": frozenset({"custom_encoder", "custom_decoder"}),
@@ -125,10 +119,14 @@ OUTPUTS: dict[str, tuple[tuple[str, str], ...]] = {
     "nn.LSTMCell": (("h_1", "tensor"), ("c_1", "tensor")),
     "nn.MultiheadAttention": (("attn_output", "tensor"), ("attn_output_weights", "tensor")),
     **dict.fromkeys(WITH_INDICES, (("output", "tensor"), ("indices", "tensor"))),
+    **ops_functions.OUTPUTS,
 }
 
 # The parameter that decides how many of these outputs come: a flag, a number or the sizes of each.
-OUTPUTS_BY: dict[str, str] = dict.fromkeys(WITH_INDICES, "return_indices")
+OUTPUTS_BY: dict[str, str] = {
+    **dict.fromkeys(WITH_INDICES, "return_indices"),
+    **ops_functions.OUTPUTS_BY,
+}
 
 # Input ports that carry something else than a tensor, and those that take several as one argument.
 PORT_KINDS: dict[tuple[str, str], str] = {("nn.LSTM", "hx"): "tuple"}
@@ -169,14 +167,12 @@ PARAMS: dict[tuple[str, str], dict[str, Any]] = {
     ("nn.MultiheadAttention", "embed_dim"): {"optional": False},
     ("nn.MultiheadAttention", "num_heads"): {"optional": False},
     **{(key, "dim"): {"start": 1, "required": True} for key in
-       ("nn.Softmax", "nn.Softmin", "nn.LogSoftmax", "F.softmax", "F.log_softmax")},
-    ("F.softmax", "dtype"): {"kind": "dtype"},
-    ("F.log_softmax", "dtype"): {"kind": "dtype"},
+       ("nn.Softmax", "nn.Softmin", "nn.LogSoftmax")},
     ("nn.MultiheadAttention", "kdim"): {"kind": "int", "optional": True},
     ("nn.MultiheadAttention", "vdim"): {"kind": "int", "optional": True},
     ("nn.Unflatten", "dim"): {"start": 1},
     ("nn.Unflatten", "unflattened_size"): {"start": (1, -1)},
-    **{(key, "kernel_size"): {"start": 2} for key in (*_POOLS, "F.max_pool2d", "nn.FractionalMaxPool2d",
+    **{(key, "kernel_size"): {"start": 2} for key in (*_POOLS, "nn.FractionalMaxPool2d",
        "nn.FractionalMaxPool3d", "nn.Fold")},
     **{(f"nn.MaxUnpool{n}d", "output_size"): {"kind": "ints", "count": 0, "start": None, "minimum": 1}
        for n in (1, 2, 3)},
@@ -209,14 +205,8 @@ PARAMS: dict[tuple[str, str], dict[str, Any]] = {
        for key in _TRANSFORMERS},
     **{(key, "batch_first"): {"start": True} for key in _TRANSFORMERS},
     **{(key, "nhead"): {"start": 4} for key in _TRANSFORMERS},
-    ("torch.mean", "dim"): {"start": (2, 3), "required": True},
-    ("torch.cat", "dim"): {"start": 1, "required": True},
-    ("torch.permute", "dims"): {"start": (0, 2, 1)},
-    ("torch.transpose", "dim0"): {"start": 1},
-    ("torch.transpose", "dim1"): {"start": 2},
-    ("Tensor.view", "size"): {"start": (-1, 64)},
-    ("torch.reshape", "shape"): {"start": (-1, 64)},
-    **{(key, "output_size"): {"optional": False} for key in _ADAPTIVE},
+    **{(key, "output_size"): {"optional": False} for key in (*_ADAPTIVE, "F.adaptive_avg_pool2d")},
+    **ops_functions.PARAMS,
 }  # fmt: skip
 
 # What a new node gets where torch has no default, by the name of the argument.
@@ -250,14 +240,20 @@ MAXIMUM: dict[str, float] = {
 }
 
 # Calls that run on meta tensors where real ones are refused; they are tried on small real ones too.
-LENIENT = frozenset({"nn.ConvTranspose2d", "nn.ConvTranspose1d", "nn.ConvTranspose3d", "nn.Softmax", "F.softmax"})
+LENIENT = frozenset(
+    """
+    nn.ConvTranspose1d nn.ConvTranspose2d nn.ConvTranspose3d nn.Softmax nn.Softmin F.softmax nn.CELU torch.sort
+    nn.Upsample nn.UpsamplingNearest2d nn.UpsamplingBilinear2d F.interpolate
+    """.split()
+)
 
 # Calls that draw random numbers even when nothing is trained; never tried on real tensors.
-RANDOM = frozenset({"nn.FractionalMaxPool2d", "nn.FractionalMaxPool3d"})
+RANDOM = frozenset({"nn.FractionalMaxPool2d", "nn.FractionalMaxPool3d", "F.dropout"})
 
 # What an op does, where torch says nothing.
 SUMMARIES: dict[str, str] = {
     "nn.CrossMapLRN2d": "Local response normalization across channels, computed as the first versions of Torch did.",
+    **ops_functions.SUMMARIES,
 }
 
 # Name stems of new nodes, where the lower-case class name is not what people write.
@@ -274,4 +270,11 @@ STEMS: dict[str, str] = {
     "nn.ChannelShuffle": "shuffle", "nn.MultiheadAttention": "attn", "nn.TransformerEncoderLayer": "encoder",
     "nn.TransformerDecoderLayer": "decoder", "nn.LeakyReLU": "lrelu", "nn.LSTMCell": "cell", "nn.GRUCell": "cell",
     "nn.RNNCell": "cell", "nn.CosineSimilarity": "cosine", "nn.PairwiseDistance": "distance",
+    **ops_functions.STEMS,
 }  # fmt: skip
+
+__all__ = (
+    "AUTO_RULES", "HIDDEN", "LABELS", "LEFT_OUT", "LENIENT", "LITERALS_FIRST", "MAXIMUM", "MINIMUM", "MORE", "OPS",
+    "OUTPUTS", "OUTPUTS_BY", "PARAMS", "PORT_KINDS", "RANDOM", "RECURRENT", "SCHEMAS", "SIGNATURES", "STARTS", "STEMS",
+    "SUMMARIES", "VARIADIC", "WITH_INDICES", "WRITTEN",
+)  # fmt: skip

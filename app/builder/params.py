@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from typing import Any
 
 from app.builder.catalog import OpSpec, Param
 from app.builder.graph import Node
-from app.builder.literals import AUTO, DType
+from app.builder.literals import AUTO, DTYPES, DType
 
 LARGEST = 2**31 - 1
+# What `einsum` takes: letters and an ellipsis for each tensor, and perhaps those of the result.
+_LETTERS = r"[A-Za-z]*(?:\.\.\.)?[A-Za-z]*"
+_EQUATION = re.compile(rf"(?=[A-Za-z.]){_LETTERS}(?:,{_LETTERS})*(?:->{_LETTERS})?")
 
 
 class ParamError(ValueError):
@@ -81,6 +85,11 @@ def _check_dtype(param: Param, value: Any) -> None:
         raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
 
 
+def _check_equation(param: Param, value: Any) -> None:
+    if type(value) is not str or len(value) > 200 or not _EQUATION.fullmatch(value):
+        raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
+
+
 _CHECKS = {
     "int": _check_int,
     "float": _check_float,
@@ -88,6 +97,7 @@ _CHECKS = {
     "choice": _check_choice,
     "ints": _check_ints,
     "dtype": _check_dtype,
+    "equation": _check_equation,
 }
 
 
@@ -102,6 +112,7 @@ def wants(param: Param) -> str:
         "choice": f"wants {words}",
         "ints": f"wants {'' if param.count == 0 and param.required else 'a whole number or '}{several}"
         + (f", or {words}" if words else ""),
+        "equation": "wants letters for dimensions, such as bij,bjk->bik",
         "dtype": "wants a dtype" + (f" of {', '.join(param.choices)}" if param.choices else ""),
     }[param.kind]
     return text + (" or None" if param.optional else "")
@@ -118,8 +129,10 @@ def parse_param(param: Param, text: str) -> Any:
     stripped = text.strip()
     if param.auto and stripped.lower() in ("", "auto"):
         return AUTO
-    if stripped in param.choices:
+    if stripped in (param.choices or (DTYPES if param.kind == "dtype" else ())):
         value: Any = DType(stripped) if param.kind == "dtype" else stripped
+    elif param.kind == "equation":
+        value = re.sub(r"\s", "", stripped.replace("−", "-"))
     else:
         value = _literal(param, stripped.replace("×", ",").replace("−", "-"))
     if param.kind == "float" and type(value) is int:

@@ -1,0 +1,184 @@
+"""Functions, methods and operators: the rows of `ops` that are no modules, and what their signatures do not tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.builder.literals import DType
+
+FUNCTIONS: dict[str, str] = {
+    "act": """
+        F.relu F.relu6 F.leaky_relu F.elu F.selu F.gelu F.silu F.mish F.hardswish F.hardtanh F.softplus F.logsigmoid
+        F.glu F.softmax F.log_softmax torch.sigmoid torch.tanh torch.abs torch.neg torch.sign torch.exp torch.log
+        torch.sqrt torch.rsqrt torch.square torch.reciprocal torch.sin torch.cos torch.pow torch.clamp torch.cumsum
+    """,
+    "norm": "F.normalize",
+    "shape": """
+        F.max_pool2d F.avg_pool2d F.adaptive_avg_pool2d F.interpolate F.pad F.pixel_shuffle F.pixel_unshuffle
+        Tensor.view torch.reshape torch.flatten torch.permute torch.transpose torch.movedim torch.squeeze
+        torch.unsqueeze Tensor.expand torch.tile torch.repeat_interleave torch.chunk torch.split torch.select
+        torch.narrow torch.roll torch.flip
+        torch.mean torch.sum torch.prod torch.std torch.var torch.norm torch.logsumexp torch.amax torch.amin torch.max
+        torch.min torch.argmax torch.argmin torch.topk torch.sort torch.any torch.all
+        torch.zeros_like torch.ones_like torch.full_like Tensor.to Tensor.contiguous torch.clone torch.detach
+    """,
+    "drop": "F.dropout",
+    "merge": """
+        operator.add operator.sub operator.mul operator.truediv torch.maximum torch.minimum torch.matmul torch.bmm
+        torch.einsum torch.cat torch.stack torch.eq torch.ne torch.lt torch.le torch.gt torch.ge torch.logical_and
+        torch.logical_or torch.logical_not torch.where torch.masked_fill
+    """,
+    "seq": "F.scaled_dot_product_attention F.one_hot",
+}
+
+# Builtins have no Python signature; their schemas do. Several overloads exist, this names the one meant.
+_PLAIN = """
+    torch.sigmoid torch.tanh torch.abs torch.neg torch.sign torch.exp torch.log torch.sqrt torch.rsqrt torch.square
+    torch.reciprocal torch.sin torch.cos torch.clamp torch.cumsum torch.reshape torch.permute torch.unsqueeze
+    Tensor.view Tensor.expand Tensor.contiguous torch.tile torch.chunk torch.narrow torch.roll torch.flip
+    torch.logsumexp torch.amax torch.amin torch.argmax torch.argmin torch.topk torch.sort torch.zeros_like
+    torch.ones_like
+    torch.full_like torch.clone torch.detach torch.maximum torch.minimum torch.matmul torch.bmm torch.einsum torch.cat
+    torch.stack torch.logical_and torch.logical_or torch.logical_not F.gelu F.softplus F.avg_pool2d F.pixel_shuffle
+    F.pixel_unshuffle F.scaled_dot_product_attention F.one_hot
+"""
+SCHEMAS: dict[str, str] = {
+    **{key: f"aten.{key.partition('.')[2]}.default" for key in _PLAIN.split()},
+    **{f"torch.{name}": f"aten.{name}.Tensor" for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    "operator.add": "aten.add.Tensor",
+    "operator.sub": "aten.sub.Tensor",
+    "operator.mul": "aten.mul.Tensor",
+    "operator.truediv": "aten.div.Tensor",
+    "F.logsigmoid": "aten.log_sigmoid.default",
+    "torch.pow": "aten.pow.Tensor_Scalar",
+    "torch.transpose": "aten.transpose.int",
+    "torch.flatten": "aten.flatten.using_ints",
+    "torch.movedim": "aten.movedim.int",
+    "torch.squeeze": "aten.squeeze.dim",
+    "torch.repeat_interleave": "aten.repeat_interleave.self_int",
+    "torch.select": "aten.select.int",
+    "torch.mean": "aten.mean.dim",
+    "torch.sum": "aten.sum.dim_IntList",
+    "torch.prod": "aten.prod.dim_int",
+    "torch.std": "aten.std.correction",
+    "torch.var": "aten.var.correction",
+    "torch.norm": "aten.norm.ScalarOpt_dim",
+    "torch.max": "aten.max.dim",
+    "torch.min": "aten.min.dim",
+    "torch.any": "aten.any.dim",
+    "torch.all": "aten.all.dim",
+    "Tensor.to": "aten.to.dtype",
+    "torch.where": "aten.where.self",
+    "torch.masked_fill": "aten.masked_fill.Scalar",
+}
+
+# Arguments that are not shown: where and how a tensor lies in memory, and what means the same without.
+_LIKE = frozenset({"layout", "device", "pin_memory", "memory_format"})
+HIDDEN: dict[str, frozenset[str]] = {
+    "F.max_pool2d": frozenset({"return_indices"}),
+    "operator.add": frozenset({"alpha"}),
+    "operator.sub": frozenset({"alpha"}),
+    "F.normalize": frozenset({"out"}),
+    "F.dropout": frozenset({"training"}),
+    "F.scaled_dot_product_attention": frozenset({"dropout_p"}),
+    "torch.repeat_interleave": frozenset({"output_size"}),
+    "torch.einsum": frozenset({"path"}),
+    "Tensor.to": frozenset({"non_blocking", "copy", "memory_format"}),
+    "Tensor.expand": frozenset({"implicit"}),
+    **dict.fromkeys(("torch.zeros_like", "torch.ones_like", "torch.full_like"), _LIKE),
+    **dict.fromkeys(("torch.clone", "Tensor.contiguous"), _LIKE),
+}
+
+# The most values that one call may give to wires of their own.
+PARTS = 16
+_PARTS = tuple((f"part{i}", "tensor") for i in range(PARTS))
+_FOUND = (("values", "tensor"), ("indices", "tensor"))
+OUTPUTS: dict[str, tuple[tuple[str, str], ...]] = {
+    **dict.fromkeys(("torch.max", "torch.min", "torch.topk", "torch.sort"), _FOUND),
+    **dict.fromkeys(("torch.chunk", "torch.split"), _PARTS),
+}
+OUTPUTS_BY: dict[str, str] = {"torch.chunk": "chunks", "torch.split": "split_size_or_sections"}
+
+_MODES = ("nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear", "area")
+_OVER_DIMS = ("sum", "std", "var", "norm", "amax", "amin", "logsumexp")
+_OVER_DIM = ("prod", "max", "min", "argmax", "argmin", "any", "all", "cumsum", "topk", "sort", "squeeze", "unsqueeze",
+             "chunk", "split", "select", "narrow", "repeat_interleave")  # fmt: skip
+
+# Facts about single parameters that schemas and annotations leave open.
+PARAMS: dict[tuple[str, str], dict[str, Any]] = {
+    **{(key, "dim"): {"start": 1, "required": True} for key in ("F.softmax", "F.log_softmax")},
+    ("F.softmax", "dtype"): {"kind": "dtype"},
+    ("F.log_softmax", "dtype"): {"kind": "dtype"},
+    ("F.gelu", "approximate"): {"kind": "choice", "choices": ("none", "tanh")},
+    ("F.max_pool2d", "kernel_size"): {"start": 2},
+    ("F.avg_pool2d", "padding"): {"count": 2, "default": 0},
+    ("F.avg_pool2d", "kernel_size"): {"start": 2, "count": 2},
+    ("F.avg_pool2d", "stride"): {"count": 2, "default": None, "optional": True},
+    ("F.interpolate", "size"): {"kind": "ints", "count": 0, "minimum": 1},
+    ("F.interpolate", "scale_factor"): {"kind": "float", "optional": True, "start": 2.0, "minimum": 0},
+    ("F.interpolate", "mode"): {"kind": "choice", "choices": _MODES},
+    ("F.pad", "pad"): {"start": (1, 1, 1, 1)},
+    ("F.pad", "mode"): {"kind": "choice", "choices": ("constant", "reflect", "replicate", "circular")},
+    ("F.pixel_shuffle", "upscale_factor"): {"start": 2, "minimum": 1},
+    ("F.pixel_unshuffle", "downscale_factor"): {"start": 2, "minimum": 1},
+    ("F.one_hot", "num_classes"): {"start": 10, "required": True, "default": None, "minimum": 1},
+    ("F.normalize", "p"): {"minimum": None, "maximum": None},
+    ("torch.pow", "exponent"): {"start": 2.0},
+    ("torch.clamp", "min"): {"start": -1.0},
+    ("torch.clamp", "max"): {"start": 1.0},
+    ("torch.masked_fill", "value"): {"start": 0.0},
+    ("torch.full_like", "fill_value"): {"start": 1.0},
+    ("torch.einsum", "equation"): {"kind": "equation", "start": "bij,bjk->bik"},
+    ("torch.mean", "dim"): {"start": (2, 3), "required": True},
+    **{(f"torch.{name}", "dim"): {"start": (1,), "required": True, "default": None, "optional": False}
+       for name in _OVER_DIMS},
+    **{(f"torch.{name}", "dim"): {"start": 1} for name in _OVER_DIM},
+    **{(f"torch.{name}", "correction"): {"kind": "int", "default": 1, "optional": False} for name in ("std", "var")},
+    ("torch.norm", "p"): {"start": 2.0, "optional": False, "minimum": None, "maximum": None},
+    **{(f"torch.{name}", "dim"): {"start": 1, "required": True} for name in ("cat", "stack")},
+    ("torch.topk", "k"): {"start": 1, "minimum": 1},
+    ("torch.chunk", "chunks"): {"start": 2, "minimum": 1, "maximum": PARTS},
+    ("torch.split", "split_size_or_sections"): {"kind": "ints", "count": 0, "start": (4, 4), "minimum": 0},
+    ("torch.select", "index"): {"start": 0},
+    ("torch.narrow", "start"): {"start": 0},
+    ("torch.narrow", "length"): {"start": 1, "minimum": 0},
+    ("torch.roll", "shifts"): {"start": (1,)},
+    ("torch.roll", "dims"): {"start": (-1,), "required": True, "default": None},
+    ("torch.flip", "dims"): {"start": (-1,)},
+    ("torch.tile", "dims"): {"start": (2,)},
+    ("torch.repeat_interleave", "repeats"): {"start": 2, "minimum": 1},
+    ("torch.movedim", "source"): {"start": 1},
+    ("torch.movedim", "destination"): {"start": -1},
+    ("torch.permute", "dims"): {"start": (0, 2, 1)},
+    ("torch.transpose", "dim0"): {"start": 1},
+    ("torch.transpose", "dim1"): {"start": 2},
+    ("torch.flatten", "start_dim"): {"start": 1},
+    ("torch.reshape", "shape"): {"start": (-1, 64)},
+    ("Tensor.view", "size"): {"start": (-1, 64)},
+    ("Tensor.expand", "size"): {"start": (-1, 64)},
+    ("Tensor.to", "dtype"): {"kind": "dtype", "start": DType("float32")},
+}  # fmt: skip
+
+# Calls whose literals stand before the tensors.
+LITERALS_FIRST = frozenset({"torch.einsum"})
+
+# What else is written into a call: a function does not know by itself whether the net is being trained.
+WRITTEN: dict[str, str] = {"F.dropout": "training=self.training"}
+
+# What is called otherwise than Python's operator module calls it.
+LABELS: dict[str, str] = {"operator.truediv": "div"}
+
+STEMS: dict[str, str] = {
+    "operator.truediv": "div",
+    "F.max_pool2d": "max_pool",
+    "F.scaled_dot_product_attention": "attention",
+    "torch.repeat_interleave": "repeat",
+}
+
+# What an op does, where torch says nothing or says it in formulas.
+SUMMARIES: dict[str, str] = {
+    "F.gelu": "Applies GELU(x) = x * Phi(x) element-wise, where Phi is the distribution function of a Gaussian.",
+    "F.logsigmoid": "Applies LogSigmoid(x) = log(1 / (1 + exp(-x))) element-wise.",
+    "torch.detach": "Gives the same values without a way back for gradients.",
+    "torch.masked_fill": "Fills in value wherever mask is True.",
+}
