@@ -69,7 +69,7 @@ def _file(window: MainWindow, actions: Actions) -> None:
     recent = menu.addMenu("Open &recent")
     recent.aboutToShow.connect(lambda: _fill_recent(window, recent))
     examples = menu.addMenu("&Examples")
-    for path in sorted(resource_path("examples").glob("*.tape")):
+    for path in sorted(resource_path("examples").glob("*.tape"), key=lambda path: path.stem.casefold()):
         action = examples.addAction(path.stem)
         action.triggered.connect(lambda *_, name=path.name: files.open_example(name))
     menu.addSeparator()
