@@ -55,13 +55,14 @@ class DimensionStory:
 
 @dataclass(frozen=True)
 class ChainStep:
-    """A dimension on the way upstream, and in a few words what was done to it there."""
+    """A dimension on the way upstream, what was done to it there in a few words, and all of its formula or words."""
 
     node: str
     output: int
     dimension: int
     size: Size
     words: str
+    full: str
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def chain(
         if spot.dimension >= len(stories):
             break
         story = stories[spot.dimension]
-        steps.append(ChainStep(spot.node, spot.output, spot.dimension, story.result, _in_short(story)))
+        steps.append(ChainStep(spot.node, spot.output, spot.dimension, story.result, _in_short(story), _in_full(story)))
         spot = story.source
     return tuple(steps)
 
@@ -135,13 +136,18 @@ def _cells(one: Arrived, whole: tuple[Size, ...]) -> tuple[tuple[str, str], ...]
 
 
 def _in_short(story: DimensionStory) -> str:
-    """A row of the chain: `⌊24/2⌋ = 12`, or who sets it."""
+    """A row of the chain: `⌊25/1⌋ + 1`, or who sets it."""
     formula = story.formula
     if formula is None or not formula.symbols:
         return "as torch computes it" if formula is None else "one value is left"
     if len(formula.symbols) > 1:
-        return story.numbers
+        return formula.short
     return "passes through" if story.source and formula.symbols[0].value == story.result else formula.symbolic
+
+
+def _in_full(story: DimensionStory) -> str:
+    several = story.formula is not None and len(story.formula.symbols) > 1
+    return f"{story.numbers}. {story.words}" if several else story.words
 
 
 # --- The call

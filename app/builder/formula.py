@@ -71,6 +71,11 @@ class Formula:
         """With the real numbers."""
         return _text(self._numbers())
 
+    @property
+    def short(self) -> str:
+        """With the real numbers, those within a rounded division worked out: `⌊25/1⌋ + 1`."""
+        return _text(self._halfway() or self._numbers())
+
     def lines(self, name: str) -> tuple[Line, ...]:
         """The steps from letters to the result, `name` at their left."""
         indent = " " * len(name) + " = "

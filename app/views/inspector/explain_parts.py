@@ -263,7 +263,7 @@ def _spoken(row: Aligned) -> str:
 class UpstreamRow(KeyboardFocus, QAbstractButton):
     """A node on the way upstream: icon, name, what was done there, the size. A click or Enter asks for it."""
 
-    def __init__(self, category: str, name: str, words: str, size: str) -> None:
+    def __init__(self, category: str, name: str, words: str, full: str, size: str) -> None:
         super().__init__()
         self._category, self._words = category, words
         self._name, self._size = TextLine(name, "label"), TextLine(size, "shape")
@@ -274,7 +274,7 @@ class UpstreamRow(KeyboardFocus, QAbstractButton):
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setAccessibleName(f"{name}: {size}, {words}")
-        self.setToolTip(f"Select {name}: {words}")
+        self.setToolTip(f"{full} Click selects {name}.")
 
     def sizeHint(self) -> QSize:
         return QSize(120, ROW)

@@ -15,7 +15,7 @@ from app.builder.graph import Graph
 from app.views.inspector.explain_parts import AlignedShapes, DimensionChip, FormulaBox, UpstreamRow
 from app.views.inspector.sections import ShapeSection, Shown, emptied
 from app.views.widgets import Button, Chip
-from app.views.widgets.painting import Glyph, label
+from app.views.widgets.painting import Glyph, announce, label
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
@@ -104,6 +104,8 @@ class ExplainSection(ShapeSection):
         """Explain another dimension."""
         self._output, self._dimension, self._all_steps = output, dimension, False
         self._show()
+        if self.story is not None:
+            announce(self, f"{self.story.name} is {self.story.result}. {self.story.words}")
 
     # --- Showing
 
@@ -121,6 +123,8 @@ class ExplainSection(ShapeSection):
             return
         had_focus = self._focus_next or any(chip.hasFocus() for chip in self.chips.values())
         self._shown, self._last, self._focus_next = state, None, False
+        if (old := self.body_layout.itemAt(0)) is not None and old.widget() is not None:
+            old.widget().hide()  # it is deleted a turn later
         column = emptied(self)
         self._show_chips(column, grid)
         self._show_story(column)
@@ -235,7 +239,7 @@ class ExplainSection(ShapeSection):
         assert self._subject is not None
         graph, node = self._subject.graph, self._subject.graph.nodes[step.node]
         spec = self._subject.catalog.of(graph, node)
-        row = UpstreamRow(spec.category, node.name, step.words, str(step.size))
+        row = UpstreamRow(spec.category, node.name, step.words, step.full, str(step.size))
         row.clicked.connect(lambda: self._select(step))
         return row
 

@@ -55,6 +55,7 @@ class Inspector(QWidget):
         selection.changed.connect(lambda ids, origin: self._show())
         self.node_page.cure_requested.connect(self.cure_requested)
         self.node_page.frame_requested.connect(self.frame_requested)
+        self.node_page.select_requested.connect(lambda node: self._selection.set({node}))
         self.several.delete_requested.connect(self._delete)
         self._show()
 

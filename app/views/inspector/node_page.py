@@ -16,9 +16,10 @@ from app.builder.problems import Problem
 from app.builder.value_types import TensorType, ValueType
 from app.document import Document
 from app.views.inspector.documentation import DocumentationSection
+from app.views.inspector.explain_section import ExplainSection, Subject
 from app.views.inspector.form import ParamForm
 from app.views.inspector.header import NodeHeader
-from app.views.inspector.sections import CostSection, ProblemsSection, ShapeSection, Shown, emptied
+from app.views.inspector.sections import CostSection, ProblemsSection, Shown, emptied
 from app.views.inspector.values import same
 from app.views.widgets import Section
 from app.views.widgets.painting import label
@@ -33,6 +34,7 @@ class NodePage(QWidget):
 
     cure_requested = Signal(object)
     frame_requested = Signal(str)
+    select_requested = Signal(str)
 
     def __init__(
         self, document: Document, catalog: Catalog, background: Background, parent: QWidget | None = None
@@ -46,7 +48,7 @@ class NodePage(QWidget):
         self.form: ParamForm | None = None
         self.header = NodeHeader()
         self.parameters = Section("Parameters")
-        self.shape = ShapeSection()
+        self.shape = ExplainSection()
         self.cost = CostSection()
         self.problems = ProblemsSection()
         self.documentation = DocumentationSection(background)
@@ -63,6 +65,7 @@ class NodePage(QWidget):
         self.header.flag_requested.connect(self._flag)
         self.parameters.acted.connect(self.reset_all)
         self.problems.cure_requested.connect(self.cure_requested)
+        self.shape.select_requested.connect(self.select_requested)
         self.documentation.documented.connect(self._document_form)
 
     @property
@@ -142,6 +145,9 @@ class NodePage(QWidget):
             _shown(port.name, analysis.values.get((self._node_id, number)), "accent")
             for number, port in enumerate(spec.outputs)
         ]
+        subject = Subject(analysis.graph, self._catalog, analysis, self._node_id)
+        if not failed and self.shape.explain(subject, inputs, outputs):
+            return
         words, tone = "", "text3"
         if failed:
             words, tone = "It does not run with what arrives: see Problems.", "error"
