@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from app import project_file
-from app.builder import ops
+from app.builder import ops, shapes
 from app.builder.analysis import analyse
 from app.builder.catalog import SNAPSHOT, OpSpec, UnknownOp, catalog, dump, installed_torch, load
 from app.builder.introspect import documentation, read_catalog
@@ -16,7 +16,7 @@ from app.builder.literals import AUTO, DType
 from app.builder.params import ParamError, check_node, check_param, format_param, parse_param, wants
 from app.project import Project
 from app.resources import path as resource_path
-from tests.builder_nets import around, measured, returned, run
+from tests.builder_nets import around, measured, net, returned, run
 
 OPS = list(catalog().values())
 LAYERS = [spec for spec in OPS if spec.kind not in ("input", "output")]
@@ -52,13 +52,19 @@ class TestEveryOp:
         analysis = analyse(around(spec))
         assert analysis.total_parameters == sum(p.numel() for p in make_module(analysis.source).parameters())
 
+    def test_shapes_are_found_without_a_random_number(self, spec: OpSpec) -> None:
+        import torch
+
+        before = torch.get_rng_state()
+        shapes._memo.clear()
+        analyse(around(spec))
+        assert torch.equal(torch.get_rng_state(), before)
+
     def test_survives_a_file(self, spec: OpSpec) -> None:
         project = Project(graph=around(spec))
         assert project_file.loads(project_file.dumps(project)) == project
 
     def test_can_be_written_into_a_drawing_under_way(self, spec: OpSpec) -> None:
-        from tests.builder_nets import net
-
         analysis = analyse(net([(spec.key, "alone", {})]))
         ast.parse(analysis.source.text)
         assert [p.message for p in analysis.errors if p.node] == [
@@ -193,6 +199,72 @@ def test_every_public_class_of_torch_nn_is_drawn_or_left_out_with_a_reason() -> 
     left_out = [name for names in ops.LEFT_OUT.values() for name in names.split()]
     assert len(left_out) == len(set(left_out)) and not drawn & set(left_out)
     assert drawn | set(left_out) == public
+
+
+def test_indices_of_pooling_lead_into_unpooling() -> None:
+    rows = [
+        ("input", "x", {"shape": (3, 8, 8)}),
+        ("nn.MaxPool2d", "pool", {"return_indices": True}),
+        ("nn.MaxUnpool2d", "unpool", {}),
+        ("output", "out", {}),
+    ]
+    wires = [("x", "pool"), ("pool", "unpool"), ("pool", "unpool", "indices", 1), ("unpool", "out")]
+    drawn = net(rows, wires)
+    analysis = analyse(drawn)
+    assert "x, indices = self.pool(x)" in analysis.source.text
+    assert measured(run(analysis.source, 3)) == returned(analysis, 3) == (((3, 3, 8, 8), "float32"),)
+    pool = drawn.nodes["pool"]
+    without = drawn.with_node(replace(pool, params=pool.params.set("return_indices", False)))
+    (problem,) = analyse(without).errors
+    assert problem.message == "pool does not give output 1, which unpool takes"
+
+
+@pytest.mark.parametrize(("params", "first"), [({"chunks": 3}, 3), ({"chunks": 1}, 8), ({"chunks": 8, "dim": -1}, 8)])
+def test_a_number_says_how_many_parts_there_are(params: dict[str, int], first: int) -> None:
+    drawn = around(catalog()["torch.chunk"], params)
+    analysis = analyse(drawn)
+    assert len(analysis.source.outputs) == params["chunks"] and not analysis.errors
+    parts = run(analysis.source, 2)
+    assert measured(parts) == returned(analysis, 2) and parts[0].shape[1] == first
+
+
+def test_parts_that_do_not_come_are_an_error() -> None:
+    analysis = analyse(around(catalog()["torch.chunk"], {"chunks": 5}))
+    assert any("chunks asks for 5 outputs, and 4 come" in problem.message for problem in analysis.errors)
+
+
+def test_cells_hand_their_state_on() -> None:
+    rows = [
+        ("input", "x", {"shape": (12,)}),
+        ("nn.LSTMCell", "first", {}),
+        ("nn.LSTMCell", "second", {}),
+        ("output", "h", {}),
+    ]
+    wires = [("x", "first"), ("x", "second"), ("first", "second", "hx"), ("first", "second", "hx", 1), ("second", "h")]
+    analysis = analyse(net(rows, wires))
+    assert not analysis.errors and measured(run(analysis.source, 4)) == (((4, 64), "float32"),)
+
+
+def test_dropout_as_a_function_drops_while_training_alone() -> None:
+    import torch
+
+    from app.source import load_class
+
+    module = load_class(analyse(around(catalog()["F.dropout"])).source)()
+    x = torch.ones(4, 3, 8, 8)
+    assert torch.equal(module.eval()(x), x) and (module.train()(x) == 0).any()
+
+
+@pytest.mark.parametrize("text", ["ij,jk->ik", "...ij,...jk->...ik", "ii->i", "bhqd,bhkd -> bhqk"])
+def test_equations_as_people_type_them(text: str) -> None:
+    param = catalog()["torch.einsum"].param("equation")
+    assert parse_param(param, text) == text.replace(" ", "")
+
+
+@pytest.mark.parametrize("text", ["", "ij;jk", 'ij", x) #', "ij->jk->k", "i_j", "..ij", "i" * 300])
+def test_equations_are_letters_alone(text: str) -> None:
+    with pytest.raises(ParamError, match="equation wants letters for dimensions"):
+        check_param(catalog()["torch.einsum"].param("equation"), text)
 
 
 def test_unknown_op_is_said_by_name() -> None:

@@ -172,7 +172,7 @@ class _Writer:
             return []
         targets = ", ".join(self.variables[Ref(step.id, i)] for i in range(self._returned(step)))
         if self._returned(step) == 1 and self._in_tuple(step):
-            targets += ","  # a list of one
+            targets = f"({targets},)"  # a list of one
         text = f"        {targets} = " if targets else "        "
         text += "..." if step.spec.kind == "unknown" else self._call(step, len(text))
         comment = self._shape_comment(step)
