@@ -87,6 +87,14 @@ BY_TORCH_ALONE = {
     "nn.PairwiseDistance",
 }  # fmt: skip
 
+FUNCTIONS = set("""
+    F.relu F.softmax F.glu F.max_pool2d F.interpolate F.pad F.pixel_shuffle F.scaled_dot_product_attention F.one_hot
+    Tensor.view Tensor.expand operator.add operator.sub operator.mul torch.reshape torch.flatten torch.permute
+    torch.transpose torch.movedim torch.squeeze torch.unsqueeze torch.tile torch.repeat_interleave torch.chunk
+    torch.split torch.select torch.narrow torch.roll torch.mean torch.sum torch.max torch.argmax torch.topk torch.sort
+    torch.zeros_like torch.matmul torch.bmm torch.einsum torch.cat torch.stack torch.where torch.masked_fill
+""".split())
+
 
 @pytest.mark.parametrize("op", catalog())
 def test_every_op_has_a_story_that_agrees_with_torch(op: str) -> None:
@@ -100,7 +108,7 @@ def test_every_op_has_a_story_that_agrees_with_torch(op: str) -> None:
             assert all(story.words for story in stories)
         for story in stories:
             assert story.formula is None or story.formula.result == story.result
-            told_of = op.startswith("nn.") and op not in BY_TORCH_ALONE
+            told_of = op in FUNCTIONS or (op.startswith("nn.") and op not in BY_TORCH_ALONE)
             assert story.formula is not None or not told_of, story
 
 
@@ -145,6 +153,33 @@ def test_rearranging_and_reducing_tell_the_shape_of_torch(data: st.DataObject) -
     stories = told(graph, "it", analysis=analysis)
     assert _at(stories) == tuple(run(analysis.source, BATCH)[0].shape)
     assert all(story.formula is not None for story in stories), stories
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_splitting_and_repeating_tell_the_shape_of_torch(data: st.DataObject) -> None:
+    size = ints(1, 6)
+    drawn: dict[str, st.SearchStrategy[dict[str, Any]]] = {
+        "torch.chunk": st.fixed_dictionaries({"chunks": ints(1, 4), "dim": ints(1, 2)}),
+        "torch.split": st.fixed_dictionaries({"split_size_or_sections": ints(1, 4), "dim": ints(-2, -1)}),
+        "torch.topk": st.fixed_dictionaries({"k": size, "dim": ints(1, 2)}),
+        "torch.squeeze": st.fixed_dictionaries({"dim": ints(-2, 2)}),
+        "torch.unsqueeze": st.fixed_dictionaries({"dim": ints(-4, 3)}),
+        "torch.tile": st.fixed_dictionaries({"dims": st.lists(ints(1, 3), min_size=1, max_size=4).map(tuple)}),
+        "torch.movedim": st.fixed_dictionaries({"source": ints(-3, 2), "destination": ints(-3, 2)}),
+        "torch.repeat_interleave": st.fixed_dictionaries({"repeats": size, "dim": ints(1, 2)}),
+        "F.pad": st.fixed_dictionaries({"pad": st.tuples(size, size) | st.tuples(size, size, size, size)}),
+    }
+    op = data.draw(st.sampled_from(sorted(drawn)))
+    shape = data.draw(st.tuples(size, size))
+    graph = net([("input", "in", {"shape": shape}), (op, "it", data.draw(drawn[op])), ("output", "out", {})])
+    analysis = analyse(graph)
+    numbers = [number for node, number in analysis.values if node == "it"]
+    for number in numbers:
+        stories = told(graph, "it", number, analysis)
+        value = analysis.values["it", number]
+        assert isinstance(value, TensorType) and _at(stories) == value.at(BATCH)
+        assert all(story.formula is not None for story in stories), stories
 
 
 # --- The words

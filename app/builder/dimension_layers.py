@@ -57,14 +57,15 @@ def halved(call: Call) -> tuple[Told, ...]:
 def padded(call: Call) -> tuple[Told, ...]:
     """`padding` is (left, right, top, bottom, ...) from the last dimension on, or one number for all."""
     arrived = call.first
-    rank, axes = len(arrived.shape), int(call.op[-2])
-    padding = call.params["padding"]
-    sides = padding if isinstance(padding, tuple) else (padding,) * (2 * axes)
+    name = "pad" if "pad" in call.params else "padding"
+    padding, rank = call.params[name], len(arrived.shape)
+    sides = padding if isinstance(padding, tuple) else (padding,) * (2 * int(call.op[-2]))
+    axes = len(sides) // 2
     told = [kept(arrived, i) for i in range(rank - axes)]
     for i in range(rank - axes, rank):
         place = 2 * (rank - 1 - i)
         before, after = sides[place : place + 2]
-        added = (Symbol("a", f"padding[{place}]", before), Symbol("b", f"padding[{place + 1}]", after))
+        added = (Symbol("a", f"{name}[{place}]", before), Symbol("b", f"{name}[{place + 1}]", after))
         words = f"{before} are added before the {arrived.shape[i]}, {after} after them."
         told.append(Told(Formula("a + x + b", (arrived.symbol("x", i), *added)), words, arrived.origin(i)))
     return tuple(told)

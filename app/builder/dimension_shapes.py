@@ -130,7 +130,7 @@ def cat(call: Call) -> tuple[Told, ...]:
 
 
 def matmul(call: Call) -> tuple[Told, ...]:
-    a, b = call.inputs["input"][0], call.inputs["other"][0]
+    a, b = (many[0] for many in call.inputs.values())
     told: list[Told] = []
     if len(a.shape) > 2 or len(b.shape) > 2:
         told += stretched((a, b), cut=2)
