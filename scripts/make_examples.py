@@ -202,30 +202,19 @@ def transformer() -> Project:
 EXAMPLES: tuple[Callable[[], Project], ...] = (mnist_net, cifar_net, mlp, residual_net, unet, transformer)
 
 
-# Where a picture is clearer with each block on a line of its own than with lines that are evenly full: how far each
-# line lies under the one before, and its nodes, "-" for a place left free. Lines of one grid share their columns.
-LINE, WITH_SKIP = 136.0, 184.0  # from ports to ports; with room for a wire that passes under the line before
-GRIDS: dict[str, tuple[tuple[float, str], ...]] = {
-    "Residual net on digits": (
-        (0, "input conv1 bn1"),
-        (LINE, "relu1 conv2 bn2 relu2 conv3 bn3 add1"),
-        (WITH_SKIP, "relu3 conv4 bn4 relu4 conv5 bn5 add2"),
-        (104, "- conv6 - - - bn6"),
-        (LINE, "relu5 avgpool flatten fc logits"),
-    ),
+# A line as long as a residual block, so that none is broken.
+ROW_WIDTHS = {"Residual net on digits": 1600.0}
+
+# The two arms of the U side by side, "-" for a place left free. Lines of a grid share their columns.
+GRIDS: dict[str, tuple[str, ...]] = {
     "U-Net": (
-        (0, "input conv1 relu1 - cat3 conv7 relu7 head mask"),
-        (LINE, "pool1 conv2 relu2 - cat2 conv6 relu6 up3"),
-        (LINE, "pool2 conv3 relu3 - cat1 conv5 relu5 up2"),
-        (LINE, "pool3 conv4 relu4 up1"),
-    ),
-    "Transformer on digits": (
-        (0, "input rows"),
-        (LINE, "embed attn1 add1a ln1a fc1a gelu1 fc1b add1b"),
-        (WITH_SKIP, "ln1b attn2 add2a ln2a fc2a gelu2 fc2b add2b"),
-        (WITH_SKIP, "ln2b mean fc logits"),
+        "input conv1 relu1 - cat3 conv7 relu7 head mask",
+        "pool1 conv2 relu2 - cat2 conv6 relu6 up3",
+        "pool2 conv3 relu3 - cat1 conv5 relu5 up2",
+        "pool3 conv4 relu4 up1",
     ),
 }
+LINE = 136.0  # from the ports of one line to those of the next
 
 
 def laid_out(project: Project) -> Project:
@@ -239,23 +228,21 @@ def laid_out(project: Project) -> Project:
     canvas.set_analysis(analyse(project.graph))
     if project.name in GRIDS:
         return edits.place(project, on_grid(project, canvas.scene.sizes(), GRIDS[project.name]))
-    canvas.commands.lay_out(ROW_WIDTH)
+    canvas.commands.lay_out(ROW_WIDTHS.get(project.name, ROW_WIDTH))
     return document.project
 
 
-def on_grid(
-    project: Project, sizes: Mapping[str, Size], grid: tuple[tuple[float, str], ...]
-) -> dict[str, tuple[float, float]]:
+def on_grid(project: Project, sizes: Mapping[str, Size], grid: tuple[str, ...]) -> dict[str, tuple[float, float]]:
     """Top left corners: columns as wide as their widest node and a gap, the ports of a line on one height."""
     ids = {node.name: node.id for node in project.graph.nodes.values()}
-    lines = [(sum(drop for drop, _ in grid[: row + 1]), names.split()) for row, (_, names) in enumerate(grid)]
+    lines = [line.split() for line in grid]
     places, x = {}, 0.0
-    for column in range(max(len(names) for _, names in lines)):
-        members = [(y, ids[names[column]]) for y, names in lines if names[column : column + 1] not in ([], ["-"])]
-        for y, node in members:
-            places[node] = (x, y - sizes[node].anchor)
-        width = max((sizes[node].width for _, node in members), default=0.0)
-        x = -(-(x + width + GAP) // GRID) * GRID
+    for column in range(max(map(len, lines))):
+        names = [(row, line[column]) for row, line in enumerate(lines) if column < len(line)]
+        members = [(row, ids[name]) for row, name in names if name != "-"]
+        for row, node in members:
+            places[node] = (x, row * LINE - sizes[node].anchor)
+        x = -(-(x + max(sizes[node].width for _, node in members) + GAP) // GRID) * GRID
     return places
 
 

@@ -193,7 +193,7 @@ def _rows(graph: Graph, columns: list[list[str]], sizes: Mapping[str, Size], row
             if width > row_width and end > start + 1:
                 break
             slack = (1 - width / row_width) ** 2
-            broken = 0.5 * max(0, crossing[end] - 1) if end < len(columns) else 0.0
+            broken = 2.0 * max(0, crossing[end] - 1) if end < len(columns) else 0.0
             cost = slack * (1 if end < len(columns) else 0.3) + broken + 0.2 + least[end]
             if cost < least[start]:
                 least[start], ends[start] = cost, end
@@ -205,15 +205,15 @@ def _rows(graph: Graph, columns: list[list[str]], sizes: Mapping[str, Size], row
 
 
 def _crossings(graph: Graph, columns: list[list[str]]) -> list[int]:
-    """How many wires cross the left edge of each column; the wires of one output count once."""
+    """How many wires cross the left edge of each column; those between the same two nodes count once.
+
+    A row that ends behind a node that feeds two layers costs more than one that ends before it: so a residual block
+    keeps what it adds.
+    """
     place = {node: i for i, column in enumerate(columns) for node in column}
-    reach: dict[tuple[str, int], int] = {}
-    for edge in graph.edges:
-        key = (edge.source, edge.output)
-        reach[key] = max(reach.get(key, 0), place[edge.target])
     counts = [0] * (len(columns) + 1)
-    for (source, _), last in reach.items():
-        for i in range(place[source] + 1, last + 1):
+    for source, target in {(edge.source, edge.target) for edge in graph.edges}:
+        for i in range(place[source] + 1, place[target] + 1):
             counts[i] += 1
     return counts
 
