@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -159,6 +160,16 @@ def test_totals_leave_out_what_no_output_needs() -> None:
     rows = [("input", "in", {"shape": (9,)}), ("nn.Linear", "a", {}), ("nn.Linear", "b", {}), ("output", "out", {})]
     found = cost(net(rows, [("in", "a"), ("in", "b"), ("a", "out")]))
     assert found.nodes["b"].flops == found.flops == found.nodes["a"].flops
+
+
+def test_frozen_parameters_are_told_apart_and_a_muted_layer_costs_nothing() -> None:
+    graph = chain((9,), [("nn.Linear", {"out_features": 9}), ("nn.Linear", {"out_features": 4})]).graph
+    graph = graph.with_node(replace(graph.nodes["n0"], frozen=True))
+    found = cost(graph)
+    assert (found.parameters, found.frozen) == (90 + 40, 90)
+    muted = cost(graph.with_node(replace(graph.nodes["n0"], muted=True)))
+    assert muted.nodes["n0"].state == "muted" and muted.unknown == 0
+    assert (muted.parameters, muted.multiply_adds) == (40, 36)
 
 
 def test_no_call_is_counted_twice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from app.builder.shapes import _RECURRENT, Ran, StepResult, _Call, _one_step, in
 from app.builder.value_types import TensorType, TupleType, ValueType, sizes_at
 from app.frozen import FrozenMap
 
-COUNTED, NOT_COUNTED, UNKNOWN, NO_CALL = "counted", "not counted", "unknown", ""
+COUNTED, NOT_COUNTED, UNKNOWN, MUTED, NO_CALL = "counted", "not counted", "unknown", "muted", ""
 _KEPT = 8192
 # Calls that put values elsewhere and compute none; views are known by their schema.
 _MOVES = frozenset(
@@ -57,8 +57,9 @@ class CallCost:
 class NodeCost:
     """What is known of one node, for one sample.
 
-    `state` is COUNTED, NOT_COUNTED, UNKNOWN where the shapes are, or NO_CALL for inputs and outputs. `activation` is
-    the bytes of what it gives, None where that is unknown; they are the network's own unless it `shares`.
+    `state` is COUNTED, NOT_COUNTED, UNKNOWN where the shapes are, MUTED, or NO_CALL for inputs and outputs.
+    `activation` is the bytes of what it gives, None where that is unknown; it `shares` them where they are those of
+    what it takes. The parameters of a `frozen` node are not trained.
     """
 
     parameters: int | None = None
@@ -68,6 +69,7 @@ class NodeCost:
     activation: int | None = None
     receptive: Receptive | None = None
     live: bool = True
+    frozen: bool = False
 
     @property
     def flops(self) -> int | None:
@@ -84,7 +86,7 @@ class NodeCost:
 
 @dataclass(frozen=True)
 class NetworkCost:
-    """The cost of every node of a graph; the totals are of the nodes that an output needs."""
+    """The cost of every node of a graph, in running order; the totals are of the nodes that an output needs."""
 
     graph: Graph
     nodes: FrozenMap[str, NodeCost] = field(default_factory=FrozenMap)
@@ -95,6 +97,11 @@ class NetworkCost:
     @property
     def parameters(self) -> int:
         return sum(cost.parameters or 0 for cost in self._live())
+
+    @property
+    def frozen(self) -> int:
+        """Parameters that are not trained."""
+        return sum(cost.parameters or 0 for cost in self._live() if cost.frozen)
 
     @property
     def flops(self) -> int | None:
@@ -131,7 +138,9 @@ def cost(graph: Graph, ops: Catalog | None = None) -> NetworkCost:
     results = infer(walk)
     fields = _fields(walk, results)
     nodes = {step.id: _node_cost(step, results[step.id], fields.get(step.id)) for step in walk.steps}
-    return NetworkCost(graph, FrozenMap({node: nodes.get(node, NodeCost()) for node in graph.nodes}))
+    for node in graph.nodes.values():
+        nodes.setdefault(node.id, NodeCost(state=MUTED if node.muted else UNKNOWN, live=False))
+    return NetworkCost(graph, FrozenMap(nodes))
 
 
 def _fields(walk: Plan, results: Mapping[str, StepResult]) -> dict[str, Receptive]:
@@ -163,6 +172,7 @@ def _node_cost(step: Step, result: StepResult, receptive: Receptive | None) -> N
         activation=sum(_bytes(value, outcome.fixed_batch) for value in outcome.outputs),
         receptive=receptive if receptive is not None and receptive.windows else None,
         live=step.live,
+        frozen=step.node.frozen,
     )
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def furnishing(window: MainWindow) -> Iterator[None]:
     """Each step makes a page and puts it under its tab; the last one connects them."""
-    for step in (_outline, _code, _training, _curves, _runs, _room, _exporting, _links):
+    for step in (_outline, _code, _training, _costs, _curves, _runs, _room, _exporting, _links):
         step(window)
         yield
 
@@ -35,6 +35,18 @@ def _training(window: MainWindow) -> None:
 
     window.training_form = TrainingForm(window.document, window.background)
     window.right.pane.fill("training", window.training_form)
+
+
+def _costs(window: MainWindow) -> None:
+    from app.views.cost_control import CostControl
+    from app.views.cost_table import CostTable
+
+    window.costs = CostTable(window.catalog, window.selection)
+    window.bottom.pane.fill("cost", window.costs)
+    window.bottom.pane.add_corner(window.costs.controls)
+    window.costs.controls.setVisible(window.bottom.pane.page == "cost")
+    window.bottom.pane.shown.connect(lambda key: window.costs.controls.setVisible(key == "cost"))
+    window.cost_control = CostControl(window)
 
 
 def _curves(window: MainWindow) -> None:

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from app.views.autograd.room import AutogradRoom
     from app.views.autograd_control import AutogradControl
     from app.views.code_view import CodeView
+    from app.views.cost_control import CostControl
+    from app.views.cost_table import CostTable
     from app.views.export_control import ExportControl
     from app.views.outline import Outline
     from app.views.page_links import PageLinks
@@ -55,7 +57,7 @@ if TYPE_CHECKING:
     from app.views.training.settings_form import TrainingForm
 
 EXAMPLE = "digits.tape"
-LIST_HEIGHT, CURVES_HEIGHT = 176, 338
+LIST_HEIGHT, COST_HEIGHT, CURVES_HEIGHT = 176, 290, 338
 
 
 class MainWindow(QMainWindow):
@@ -72,8 +74,10 @@ class MainWindow(QMainWindow):
     curves: Curves
     console: Console
     runs: RunPanel
+    costs: CostTable
     autograd_control: AutogradControl
     export_control: ExportControl
+    cost_control: CostControl
     page_links: PageLinks
 
     def __init__(self, settings: Settings | None = None, parent: QWidget | None = None) -> None:
@@ -109,7 +113,7 @@ class MainWindow(QMainWindow):
         self.status = StatusLine(self)
         self.banner = Banner(parent=self)
         self.banner.hide()
-        self.overlay = Segmented(["Shapes", "Gradients"], "Overlay")
+        self.overlay = Segmented(["Shapes", "Gradients", "Cost"], "Overlay")
 
     def _make_controls(self) -> None:
         self.files = Files(self.document, self.settings, self)
@@ -150,6 +154,7 @@ class MainWindow(QMainWindow):
         self.right.pane.add("training", "Training", "runs")
         self.bottom = TabbedDock("bottom", "Problems and curves", QSize(800, LIST_HEIGHT), 400, self)
         self.bottom.pane.add("problems", "Problems", "error", self.problems_panel)
+        self.bottom.pane.add("cost", "Cost", "memory")
         self.bottom.pane.add("curves", "Curves", "curves")
         self.bottom.pane.add("console", "Console", "console")
         self.bottom.pane.add("runs", "Runs", "runs")
@@ -163,7 +168,7 @@ class MainWindow(QMainWindow):
         self.setCorner(Qt.Corner.BottomLeftCorner, Qt.DockWidgetArea.BottomDockWidgetArea)
         self.resizeDocks([self.left, self.right], [220, 304], Qt.Orientation.Horizontal)
         self.resizeDocks([self.bottom], [LIST_HEIGHT], Qt.Orientation.Vertical)
-        PageHeights(self, self.bottom, {"curves": CURVES_HEIGHT}, LIST_HEIGHT)
+        PageHeights(self, self.bottom, {"cost": COST_HEIGHT, "curves": CURVES_HEIGHT}, LIST_HEIGHT)
 
     def _restore(self) -> None:
         """Size, place and docks as they were left."""

@@ -15,7 +15,7 @@ class StatusLine(QStatusBar):
         self.setSizeGripEnabled(False)
         self.setFixedHeight(24)
         self._left = {key: self._label() for key in ("state", "errors", "warnings", "checked")}
-        self._right = {key: self._label() for key in ("parameters", "run", "torch")}
+        self._right = {key: self._label() for key in ("parameters", "compute", "run", "torch")}
         for label in self._left.values():
             self.addWidget(label)
         for label in self._right.values():
@@ -37,6 +37,11 @@ class StatusLine(QStatusBar):
 
     def set_parameters(self, count: int) -> None:
         self._put("parameters", f"{count:,} parameters", "text3")
+
+    def set_compute(self, text: str, note: str = "") -> None:
+        """What one sample takes, an estimate that `note` explains; "" while nothing is counted."""
+        self._put("compute", text, "text3")
+        self._right["compute"].setToolTip(note)
 
     def set_torch(self, text: str) -> None:
         self._put("torch", text, "text3")

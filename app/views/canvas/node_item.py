@@ -29,7 +29,7 @@ class NodeItem(QGraphicsItem):
         self._norms: tuple[list[float | None], float, float] | None = None
         self._cost: tuple[float, float, float, str] | None = None
         self._cells: QPixmap | None = None
-        self._gradient = ""
+        self._words = ""
         self._selected = self._hovered = self._active = False
         self._dash = 0.0
         self._marks: dict[tuple[bool, int], str] = {}
@@ -86,22 +86,22 @@ class NodeItem(QGraphicsItem):
         if cost == self._cost:
             return False
         self._cost = cost
-        return self._show_strip(self._gradient if self._norms is not None else "")
+        return self._show_strip(self._words if self._norms is not None else "")
 
     def _strip(self) -> QPixmap | None:
         if self._norms is not None:
             return heat_cells(*self._norms)
         return heat_cells([self._cost[0]], *self._cost[1:3]) if self._cost is not None else None
 
-    def _show_strip(self, gradient: str) -> bool:
+    def _show_strip(self, words: str) -> bool:
         """Paint the strip anew and with it the words that go with it; tells whether the shape is another."""
         had, self._cells = self._cells is not None, self._strip()
         if self._norms is None and self._cost is not None and self._face.tall:
-            gradient = self._cost[3]
-        if had and self._cells is not None and gradient == self._gradient:
+            words = self._cost[3]
+        if had and self._cells is not None and words == self._words:
             self.update()
             return False
-        self._gradient = gradient
+        self._words = words
         return self._remake()
 
     def _remake(self) -> bool:
@@ -110,7 +110,7 @@ class NodeItem(QGraphicsItem):
         if other:
             self.prepareGeometryChange()
             self._shape = shape
-        self._look = NodeLook(self._face, shape, self._gradient)
+        self._look = NodeLook(self._face, shape, self._words, counted=self._norms is not None)
         self.update()
         return other
 

@@ -25,14 +25,14 @@ FITS, REFUSES = "fits", "refuses"
 class NodeLook:
     """A node's face made ready to paint in the theme in force."""
 
-    def __init__(self, face: Face, shape: Shape, gradient: str = "") -> None:
+    def __init__(self, face: Face, shape: Shape, strip_words: str = "", counted: bool = False) -> None:
         self.face, self.shape = face, shape
         self._sign = face.state if face.state in ("error", "warning") else _sign(face)
         room = shape.width - INSET - (20.0 if face.signed else 0.0) - NAME_LEFT
         self._name = elided(face.name, "node", room)
         self._line = elided(face.line, "label", shape.width - 2 * INSET)
-        self._detail = elided(gradient or face.detail, "caption", shape.width - 2 * INSET)
-        self._count = TextLine(face.count if gradient else "", "caption")
+        self._detail = elided(strip_words or face.detail, "caption", shape.width - 2 * INSET)
+        self._count = TextLine(face.count if counted and strip_words else "", "caption")
         now = theme.current()
         known = face.category in now.categories
         self._category = now.categories[face.category if known else "block"]

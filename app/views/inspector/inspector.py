@@ -21,6 +21,7 @@ from app.views.selection import Selection
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
+    from app.builder.cost import NetworkCost
 
 
 class Inspector(QWidget):
@@ -66,6 +67,12 @@ class Inspector(QWidget):
         self.node_page.set_analysis(analysis, shown)
         self.several.set_analysis(analysis)
         self._show()
+
+    def set_cost(self, cost: NetworkCost) -> None:
+        """What the nodes cost, of an older graph until the answer for this one comes."""
+        self.node_page.set_cost(cost)
+        if self._pages.currentIndex() == 1:
+            self._show()
 
     def set_torch_loaded(self) -> None:
         """From here on torch may be asked for its documentation without the window waiting for the import."""

@@ -26,6 +26,7 @@ from app.views.widgets.painting import label
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
+    from app.builder.cost import NetworkCost
     from app.builder.introspect import Documentation
 
 
@@ -44,6 +45,7 @@ class NodePage(QWidget):
         self._node_id = ""
         self._spec: OpSpec | None = None
         self._analysis: Analysis | None = None
+        self._network: NetworkCost | None = None
         self._problems: tuple[Problem, ...] = ()
         self.form: ParamForm | None = None
         self.header = NodeHeader()
@@ -93,6 +95,10 @@ class NodePage(QWidget):
     def set_analysis(self, analysis: Analysis, problems: tuple[Problem, ...]) -> None:
         """What is known of the shapes, of an older graph until the answer for this one comes; `show_node` shows it."""
         self._analysis, self._problems = analysis, problems
+
+    def set_cost(self, network: NetworkCost) -> None:
+        """What the nodes cost; `show_node` shows it."""
+        self._network = network
 
     def _make_form(self, spec: OpSpec) -> None:
         column = emptied(self.parameters)
@@ -167,7 +173,7 @@ class NodePage(QWidget):
         counts = [value.per_sample() for value in values if isinstance(value, TensorType)]
         one = counts[0] if len(counts) == 1 else None
         parameters = analysis.parameters.get(self._node_id, 0 if spec.kind == "output" else None)
-        self.cost.show_cost(parameters, analysis.total_parameters, one, spec.category)
+        self.cost.show_cost(parameters, analysis.total_parameters, one, spec.category, self._node_id, self._network)
 
     # --- Edits
 

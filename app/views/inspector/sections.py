@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.builder.problems import Problem
+from app.drawing import bytes_text
 from app.views import theme
+from app.views.cost_rows import flop_text, gaps_text
 from app.views.numbers import grouped_digits, share
 from app.views.widgets import Button, Chip, Section
 from app.views.widgets.painting import Glyph, TextLine, box, label, start
+
+if TYPE_CHECKING:
+    from app.builder.cost import NetworkCost, NodeCost
 
 
 def emptied(section: Section) -> QVBoxLayout:
@@ -127,9 +133,20 @@ class CostSection(Section):
         super().__init__("Cost", "share of the network", parent)
         self._last: object = None
 
-    def show_cost(self, parameters: int | None, total: int, values: int | None, category: str) -> None:
-        """Parameters, None where they are not known yet, of `total`; numbers that leave it for one sample."""
-        if (state := (parameters, total, values, category)) == self._last:
+    def show_cost(
+        self,
+        parameters: int | None,
+        total: int,
+        values: int | None,
+        category: str,
+        node: str = "",
+        network: NetworkCost | None = None,
+    ) -> None:
+        """Parameters, None where they are not known yet, of `total`; numbers that leave it for one sample; and, where
+        the network's cost is known, what the node computes and gives."""
+        one = network.nodes.get(node) if network and parameters is not None else None
+        wholes = (network.flops, network.activation) if network and one else (None, 0)
+        if (state := (parameters, total, values, category, one, wholes)) == self._last:
             return
         self._last = state
         column = emptied(self)
@@ -141,9 +158,36 @@ class CostSection(Section):
             column.addWidget(
                 Bar("Parameters", grouped_digits(parameters), shown, share(parameters, total), category)
             )
+        if one is not None:
+            self._show_compute(column, one, *wholes, category)
         if values is not None:
             column.addWidget(Bar("Values per sample", grouped_digits(values), None, "", category))
-        self.set_caption("share of the network" if parameters else "")
+        sample = "N = 1" if one is not None and one.activation is not None else ""
+        part_of = "share of the network" if parameters or (one and one.activation) else ""
+        self.set_caption(", ".join(filter(None, (sample, part_of))))
+
+    @staticmethod
+    def _show_compute(
+        column: QVBoxLayout, one: NodeCost, whole: int | None, activation: int, category: str
+    ) -> None:
+        """Compute of the network's `whole`, and what is not in the count; its bytes of all bytes of activations."""
+        whole = whole if one.live else None
+        if one.flops is not None:
+            part = one.flops / whole if whole else None
+            percent = share(one.flops, whole or 0)
+            column.addWidget(Bar("Compute, estimated", flop_text(one.flops), part, percent, category))
+        elif one.state:
+            column.addWidget(Bar("Compute", one.state, None, "", category))
+        if words := gaps_text(one):
+            column.addWidget(label(words, "caption", "text3", wrap=True))
+        if one.activation is not None and one.shares:
+            column.addWidget(Bar("Activation", "that of its input", None, "", category))
+        elif one.activation is not None:
+            part = one.activation / activation if activation and one.live else None
+            percent = share(one.activation, activation)
+            column.addWidget(Bar("Activation", bytes_text(one.activation), part, percent, category))
+        if one.receptive is not None:
+            column.addWidget(Bar("Receptive field", str(one.receptive), None, "", category))
 
 
 class ProblemBox(QWidget):

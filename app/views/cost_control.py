@@ -1,0 +1,93 @@
+"""Asks what the network costs once its shapes are known, and shows it: table, inspector, status line, canvas."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QTimer
+
+from app.builder.graph import Graph
+from app.views.cost_rows import flop_text, note
+from app.views.numbers import share
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+    from app.builder.cost import NetworkCost
+    from app.views.main_window import MainWindow
+
+# Shapes are wanted at every keystroke, costs when the hand rests: they do not hold up the next shapes.
+REST = 120
+OVERLAY = "Cost"
+
+
+def _cost(graph: Graph) -> NetworkCost:
+    from app.builder.cost import cost
+
+    return cost(graph)
+
+
+class CostControl(QObject):
+    """Keeps the costs that are shown those of the open graph."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        self.cost: NetworkCost | None = None
+        self._rest = QTimer(self)
+        self._rest.setSingleShot(True)
+        self._rest.setInterval(REST)
+        self._rest.timeout.connect(self._ask)
+        window.live.analysed.connect(self._analysed)
+        window.overlay.changed.connect(self._paint)
+        window.costs.heat_changed.connect(self._heat_chosen)
+        window.costs.jump_requested.connect(window.jump_to)
+        if window.live.analysis is not None:
+            self._analysed(window.live.analysis)
+
+    def _analysed(self, analysis: Analysis) -> None:
+        if self.cost is None or self.cost.graph is not analysis.graph:
+            self._rest.start()
+
+    def _ask(self) -> None:
+        graph = self._window.document.project.graph
+        self._window.background.ask("cost", _cost, graph, on_answer=self._answered)
+
+    def _answered(self, cost: NetworkCost) -> None:
+        window = self._window
+        if cost.graph is not window.document.project.graph:
+            return
+        self.cost = cost
+        window.costs.set_cost(cost)
+        window.inspector.set_cost(cost)
+        if cost.flops is None:
+            window.status.set_compute("")
+        else:
+            words = f"Estimated with PyTorch's own formulas; {note(cost)[0].lower()}{note(cost)[1:]}"
+            window.status.set_compute(f"{flop_text(cost.flops)} per sample", words)
+        self._paint()
+
+    # --- The canvas
+
+    def _heat_chosen(self, _what: str) -> None:
+        """Who chooses what the strips show wants to see them."""
+        self._window.overlay.set_value(OVERLAY)
+        self._paint()
+
+    def _paint(self, _overlay: str = "") -> None:
+        """Strips on the nodes that have a part in what is chosen, and their part in words."""
+        canvas, cost = self._window.canvas, self.cost
+        if cost is None or self._window.overlay.value() != OVERLAY:
+            canvas.set_costs({}, {})
+            return
+        by_parameters = self._window.costs.controls.value() == "parameters"
+        whole = cost.parameters if by_parameters else cost.multiply_adds
+        parts = {
+            node: (one.parameters if by_parameters else one.multiply_adds) or 0
+            for node, one in cost.nodes.items()
+            if one.live
+        }
+        shares = {node: part / whole for node, part in parts.items() if part and whole}
+        what = "params" if by_parameters else "FLOP"
+        words = {node: f"{share(parts[node], whole or 0)} {what}" for node in shares}
+        caption = "Share of the parameters" if by_parameters else "Share of the multiply-adds, estimated"
+        canvas.set_costs(shares, words, caption)
