@@ -223,6 +223,9 @@ def test_a_pooling_window_that_would_start_in_the_padding_is_said_to_be_left_out
 def test_flatten_multiplies_and_view_divides() -> None:
     flat = in_a_row((64, 12, 12), "nn.Flatten")[1]
     assert flat.numbers == "64·12·12 = 9216"
+    assert flat.source is not None and flat.source.dimension == 3
+    pooled = in_a_row((64, 1, 1), "nn.Flatten")[1]
+    assert pooled.source is not None and pooled.source.dimension == 1
     rest = in_a_row((4, 16), "Tensor.view", size=(-1, 8))
     assert rest[0].numbers == "N·4·16 / 8 = 8N"
     assert rest[0].words == "−1 stands for what is left: all values divided by 8."

@@ -22,7 +22,8 @@ def flatten(call: Call) -> tuple[Told, ...]:
     text, symbols = product(arrived, range(start, end + 1))
     sizes = " × ".join(str(symbol.value) for symbol in symbols)
     words = f"{sizes} values are laid out in one row." if start < end else "There is a single dimension to flatten."
-    merged = Told(Formula(text, symbols), words, arrived.origin(end))
+    telling = max((i for i in range(start, end + 1) if arrived.shape[i] != 1), default=end)
+    merged = Told(Formula(text, symbols), words, arrived.origin(telling))
     return (*(kept(arrived, i) for i in range(start)), merged, *(kept(arrived, i) for i in range(end + 1, rank)))
 
 

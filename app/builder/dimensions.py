@@ -7,6 +7,7 @@ shapes that arrive stretch to a common one. A formula is shown only if its resul
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from app.builder.value_types import Dim, Size, TensorType
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
 
-__all__ = ["Aligned", "ChainStep", "DimensionStory", "Origin", "aligned", "chain", "explain_output"]
+__all__ = ["Aligned", "ChainStep", "DimensionStory", "Origin", "aligned", "chain", "explain_output", "upstream"]
 
 BY_TORCH = "As torch computes it."
 
@@ -102,18 +103,21 @@ def chain(
     graph: Graph, catalog: Catalog, analysis: Analysis, node: str, output: int, dimension: int
 ) -> tuple[ChainStep, ...]:
     """The way of a dimension upstream, this node first: to the input, or to the parameter that sets it."""
-    steps: list[ChainStep] = []
-    spot: Origin | None = Origin(node, output, dimension)
+    return tuple(upstream(graph, catalog, analysis, Origin(node, output, dimension)))
+
+
+def upstream(graph: Graph, catalog: Catalog, analysis: Analysis, start: Origin) -> Iterator[ChainStep]:
+    """The steps of `chain` one by one, for who does not want all of a long way."""
+    spot: Origin | None = start
     seen: set[Origin] = set()
     while spot is not None and spot not in seen:
         seen.add(spot)
         stories = explain_output(graph, catalog, analysis, spot.node, spot.output)
         if spot.dimension >= len(stories):
-            break
+            return
         story = stories[spot.dimension]
-        steps.append(ChainStep(spot.node, spot.output, spot.dimension, story.result, _in_short(story), _in_full(story)))
+        yield ChainStep(spot.node, spot.output, spot.dimension, story.result, _in_short(story), _in_full(story))
         spot = story.source
-    return tuple(steps)
 
 
 def aligned(graph: Graph, catalog: Catalog, analysis: Analysis, node: str) -> tuple[Aligned, ...]:

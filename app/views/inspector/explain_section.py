@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.builder.catalog import Catalog
-from app.builder.dimensions import Aligned, ChainStep, DimensionStory, aligned, chain, explain_output
+from app.builder.dimensions import Aligned, ChainStep, DimensionStory, Origin, aligned, explain_output, upstream
 from app.builder.graph import Graph
 from app.views.inspector.explain_parts import AlignedShapes, DimensionChip, FormulaBox, UpstreamRow
 from app.views.inspector.sections import ShapeSection, Shown, emptied
@@ -112,9 +113,9 @@ class ExplainSection(ShapeSection):
     def _show(self) -> None:
         subject = self._subject
         assert subject is not None
-        steps = chain(
-            subject.graph, subject.catalog, subject.analysis, subject.node, self._output, self._dimension
-        )[1:]
+        spot = Origin(subject.node, self._output, self._dimension)
+        way = upstream(subject.graph, subject.catalog, subject.analysis, spot)
+        steps = tuple(way if self._all_steps else islice(way, FEW + 3))[1:]
         grid = aligned(subject.graph, subject.catalog, subject.analysis, subject.node)
         names = tuple(subject.graph.nodes[step.node].name for step in steps)
         state = (subject.node, self._chips, self._stories, self._output, self._dimension, steps, names, grid,
@@ -231,7 +232,7 @@ class ExplainSection(ShapeSection):
             box.addWidget(row)
         column.addLayout(box)
         if len(shown) < len(steps):
-            more = Button(f"Show {len(steps) - len(shown)} more", "link")
+            more = Button("Show the whole way", "link")
             more.clicked.connect(self._show_all_steps)
             column.addWidget(more, 0, Qt.AlignmentFlag.AlignLeft)
 
