@@ -1,4 +1,4 @@
-"""How many samples there are to train on, told without reading the data: facts about them, as the sources publish them."""
+"""How many samples there are to train on, without reading the data: facts about them, as their sources tell."""
 
 from __future__ import annotations
 
