@@ -60,6 +60,7 @@ DTYPES: dict[tuple[str, str], DType] = {
     **{(f"nn.MaxUnpool{n}d", "indices"): INT64 for n in (1, 2, 3)},
     ("F.one_hot", "tensor"): INT64,
     ("F.one_hot", "input"): INT64,
+    ("torch.gather", "index"): INT64,
     ("torch.where", "condition"): DType("bool"),
     ("torch.masked_fill", "mask"): DType("bool"),
 }

@@ -201,6 +201,21 @@ def test_every_public_class_of_torch_nn_is_drawn_or_left_out_with_a_reason() -> 
     assert drawn | set(left_out) == public
 
 
+def test_every_correction_is_of_an_op_and_an_argument_that_are_there() -> None:
+    found = catalog()
+    assert set(found) == {key for key, _ in ops.OPS} and len(ops.OPS) == len(found)
+    for table in (ops.PARAMS, ops.AUTO_RULES):
+        for key, name in table:
+            assert found[key].param(name), (key, name)
+    for key, name in (*ops.PORT_KINDS, *ops.VARIADIC, *ops.NAMED):
+        assert found[key].input(name), (key, name)
+    for (key, _), (port, _) in ops.AUTO_RULES.items():
+        assert found[key].input(port), (key, port)
+    by_op = (ops.SCHEMAS, ops.SIGNATURES, ops.OUTPUTS, ops.OUTPUTS_BY, ops.STEMS, ops.SUMMARIES, ops.LABELS, ops.MORE)
+    assert {key for table in by_op for key in table} <= set(found)
+    assert {*ops.LENIENT, *ops.RANDOM, *ops.LITERALS_FIRST, *ops.WRITTEN, *ops.HIDDEN} - {"*"} <= set(found)
+
+
 def test_indices_of_pooling_lead_into_unpooling() -> None:
     rows = [
         ("input", "x", {"shape": (3, 8, 8)}),

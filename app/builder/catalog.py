@@ -31,12 +31,16 @@ class UnknownOp(KeyError):
 
 @dataclass(frozen=True)
 class Port:
-    """Where a wire ends. `kind` is "tensor", "number" or "tuple"; a variadic port takes an ordered list of wires."""
+    """Where a wire ends. `kind` is "tensor", "number" or "tuple"; a variadic port takes an ordered list of wires.
+
+    What arrives at a `named` port is written with its name.
+    """
 
     name: str
     kind: str = "tensor"
     required: bool = True
     variadic: bool = False
+    named: bool = False
 
 
 @dataclass(frozen=True)

@@ -335,7 +335,9 @@ def _given(step: Step, taken: list[str]) -> list[str]:
     optional = [port for port in step.spec.inputs if not port.required]
     given = []
     for port, text in zip(step.spec.inputs, taken, strict=True):
-        if port.required or (len(optional) == 1 and port.name in step.args):
+        if port.named:
+            given.append(f"{port.name}={text}")
+        elif port.required or (len(optional) == 1 and port.name in step.args):
             given.append(text)
         elif port.name in step.args:
             given.append(f"{port.name}={text}")

@@ -29,9 +29,25 @@ _OPERATORS = {"add": "+", "sub": "−", "mul": "×", "truediv": "÷"}
 
 
 def read_catalog() -> Catalog:
-    """Every op of the table, read off torch. Raises what torch raises if an op is not there."""
-    specs = tuple(_read(key, category) for key, category in ops.OPS)
+    """Every op of the table that the installed torch has, read off it."""
+    specs = tuple(_read(key, category) for key, category in ops.OPS if _is_there(key))
     return Catalog(specs, torch.__version__.partition("+")[0])
+
+
+def _is_there(key: str) -> bool:
+    """Whether the installed torch, which may be another than the tables were written for, has the op."""
+    if key in ("input", "output"):
+        return True
+    try:
+        find(_target(key))
+        return key not in ops.SCHEMAS or _schema(key) is not None
+    except AttributeError:
+        return False
+
+
+def _schema(key: str) -> Any:
+    namespace, name, overload = ops.SCHEMAS[key].split(".")
+    return getattr(getattr(getattr(torch.ops, namespace), name), overload)._schema
 
 
 def find(target: str) -> Any:
@@ -192,16 +208,15 @@ def _count(key: str, annotation: Any) -> int:
 
 
 def _from_schema(key: str, _target: Any) -> tuple[tuple[Port, ...], tuple[Param, ...]]:
-    namespace, name, overload = ops.SCHEMAS[key].split(".")
-    schema = getattr(getattr(getattr(torch.ops, namespace), name), overload)._schema
     ports, params = [], []
-    for argument in schema.arguments:
+    for argument in _schema(key).arguments:
         name, kind = argument.name, str(argument.type)
         if name in ops.HIDDEN.get(key, frozenset()):
             continue
         if "Tensor" in kind:
             port = "input" if name == "self" else name
-            ports.append(Port(port, required=not kind.startswith("Optional"), variadic=kind.startswith("List")))
+            needed, several = not kind.startswith("Optional"), kind.startswith("List")
+            ports.append(Port(port, required=needed, variadic=several, named=(key, name) in ops.NAMED))
         elif name != "dtype" or (key, name) in ops.PARAMS:
             params.append(_schema_param(key, argument))
     return tuple(ports), tuple(params)

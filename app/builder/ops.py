@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.builder import ops_functions
-from app.builder.ops_functions import LABELS, LITERALS_FIRST, SCHEMAS, WRITTEN
+from app.builder.ops_functions import LABELS, LITERALS_FIRST, NAMED, SCHEMAS, WRITTEN
 
 
 def _rows(category: str, keys: str) -> tuple[tuple[str, str], ...]:
@@ -243,12 +243,13 @@ MAXIMUM: dict[str, float] = {
 LENIENT = frozenset(
     """
     nn.ConvTranspose1d nn.ConvTranspose2d nn.ConvTranspose3d nn.Softmax nn.Softmin F.softmax nn.CELU torch.sort
-    nn.Upsample nn.UpsamplingNearest2d nn.UpsamplingBilinear2d F.interpolate
+    nn.Upsample nn.UpsamplingNearest2d nn.UpsamplingBilinear2d F.interpolate nn.FractionalMaxPool2d
+    nn.FractionalMaxPool3d
     """.split()
 )
 
 # Calls that draw random numbers even when nothing is trained; never tried on real tensors.
-RANDOM = frozenset({"nn.FractionalMaxPool2d", "nn.FractionalMaxPool3d", "F.dropout"})
+RANDOM = frozenset({"F.dropout"})
 
 # What an op does, where torch says nothing.
 SUMMARIES: dict[str, str] = {
@@ -260,9 +261,10 @@ SUMMARIES: dict[str, str] = {
 STEMS: dict[str, str] = {
     **{f"nn.{kind}{n}d": stem for n in (1, 2, 3) for kind, stem in (
         ("Conv", "conv"), ("ConvTranspose", "deconv"), ("BatchNorm", "bn"), ("InstanceNorm", "instnorm"),
-        ("MaxPool", "pool"), ("AvgPool", "pool"), ("LPPool", "pool"), ("FractionalMaxPool", "pool"),
+        ("MaxPool", "pool"), ("AvgPool", "pool"), ("LPPool", "pool"),
         ("MaxUnpool", "unpool"), ("AdaptiveAvgPool", "avgpool"), ("AdaptiveMaxPool", "maxpool"), ("Dropout", "drop"))},
     **dict.fromkeys(_PADS, "pad"),
+    "nn.FractionalMaxPool2d": "pool", "nn.FractionalMaxPool3d": "pool",
     "nn.Linear": "fc", "nn.LayerNorm": "ln", "nn.RMSNorm": "rmsnorm", "nn.GroupNorm": "gn", "nn.Dropout": "drop",
     "nn.AlphaDropout": "drop", "nn.FeatureAlphaDropout": "drop", "nn.Embedding": "embed", "nn.EmbeddingBag": "bag",
     "nn.LocalResponseNorm": "lrn", "nn.CrossMapLRN2d": "lrn", "nn.UpsamplingNearest2d": "upsample",
@@ -274,7 +276,7 @@ STEMS: dict[str, str] = {
 }  # fmt: skip
 
 __all__ = (
-    "AUTO_RULES", "HIDDEN", "LABELS", "LEFT_OUT", "LENIENT", "LITERALS_FIRST", "MAXIMUM", "MINIMUM", "MORE", "OPS",
-    "OUTPUTS", "OUTPUTS_BY", "PARAMS", "PORT_KINDS", "RANDOM", "RECURRENT", "SCHEMAS", "SIGNATURES", "STARTS", "STEMS",
-    "SUMMARIES", "VARIADIC", "WITH_INDICES", "WRITTEN",
+    "AUTO_RULES", "HIDDEN", "LABELS", "LEFT_OUT", "LENIENT", "LITERALS_FIRST", "MAXIMUM", "MINIMUM", "MORE", "NAMED",
+    "OPS", "OUTPUTS", "OUTPUTS_BY", "PARAMS", "PORT_KINDS", "RANDOM", "RECURRENT", "SCHEMAS", "SIGNATURES", "STARTS",
+    "STEMS", "SUMMARIES", "VARIADIC", "WITH_INDICES", "WRITTEN",
 )  # fmt: skip

@@ -28,7 +28,7 @@ FUNCTIONS: dict[str, str] = {
         torch.einsum torch.cat torch.stack torch.eq torch.ne torch.lt torch.le torch.gt torch.ge torch.logical_and
         torch.logical_or torch.logical_not torch.where torch.masked_fill
     """,
-    "seq": "F.scaled_dot_product_attention F.one_hot",
+    "seq": "F.scaled_dot_product_attention F.one_hot torch.gather",
 }
 
 # Builtins have no Python signature; their schemas do. Several overloads exist, this names the one meant.
@@ -40,7 +40,7 @@ _PLAIN = """
     torch.ones_like
     torch.full_like torch.clone torch.detach torch.maximum torch.minimum torch.matmul torch.bmm torch.einsum torch.cat
     torch.stack torch.logical_and torch.logical_or torch.logical_not F.gelu F.softplus F.avg_pool2d F.pixel_shuffle
-    F.pixel_unshuffle F.scaled_dot_product_attention F.one_hot
+    F.pixel_unshuffle F.scaled_dot_product_attention F.one_hot torch.gather
 """
 SCHEMAS: dict[str, str] = {
     **{key: f"aten.{key.partition('.')[2]}.default" for key in _PLAIN.split()},
@@ -83,6 +83,7 @@ HIDDEN: dict[str, frozenset[str]] = {
     "F.scaled_dot_product_attention": frozenset({"dropout_p"}),
     "torch.repeat_interleave": frozenset({"output_size"}),
     "torch.einsum": frozenset({"path"}),
+    "torch.gather": frozenset({"sparse_grad"}),
     "Tensor.to": frozenset({"non_blocking", "copy", "memory_format"}),
     "Tensor.expand": frozenset({"implicit"}),
     **dict.fromkeys(("torch.zeros_like", "torch.ones_like", "torch.full_like"), _LIKE),
@@ -102,7 +103,7 @@ OUTPUTS_BY: dict[str, str] = {"torch.chunk": "chunks", "torch.split": "split_siz
 _MODES = ("nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear", "area")
 _OVER_DIMS = ("sum", "std", "var", "norm", "amax", "amin", "logsumexp")
 _OVER_DIM = ("prod", "max", "min", "argmax", "argmin", "any", "all", "cumsum", "topk", "sort", "squeeze", "unsqueeze",
-             "chunk", "split", "select", "narrow", "repeat_interleave")  # fmt: skip
+             "chunk", "split", "select", "narrow", "repeat_interleave", "gather")  # fmt: skip
 
 # Facts about single parameters that schemas and annotations leave open.
 PARAMS: dict[tuple[str, str], dict[str, Any]] = {
@@ -161,6 +162,9 @@ PARAMS: dict[tuple[str, str], dict[str, Any]] = {
 
 # Calls whose literals stand before the tensors.
 LITERALS_FIRST = frozenset({"torch.einsum"})
+
+# Tensors that stand behind a literal, and so are written by name.
+NAMED = frozenset({("torch.gather", "index")})
 
 # What else is written into a call: a function does not know by itself whether the net is being trained.
 WRITTEN: dict[str, str] = {"F.dropout": "training=self.training"}

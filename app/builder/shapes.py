@@ -274,7 +274,7 @@ class _Call:
             if port.name in inputs:
                 made = [_tensor(value, batch, device) for value in inputs[port.name]]
                 given = made if port.variadic else made[0]
-                if port.required:
+                if port.required and not port.named:
                     first.append(given)
                 else:
                     named[port.name] = given
@@ -351,10 +351,20 @@ def _real_words(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str
                 return ""
             if isinstance(call.target, torch.nn.Module):
                 call.target.to_empty(device="cpu").eval()
+                _without_chance(call.target, inputs, batch)
             call(inputs, batch, "cpu")
     except Exception as error:  # its words are what was asked for
         return _words(error)
     return ""
+
+
+def _without_chance(module: torch.nn.Module, inputs: FrozenMap[str, Any], batch: int) -> None:
+    """Fractional pooling chooses its windows at random; here they are given, so that no random number is drawn."""
+    if isinstance(module, torch.nn.FractionalMaxPool2d | torch.nn.FractionalMaxPool3d):
+        shape, spatial = inputs["input"][0].at(batch), 3 if isinstance(module, torch.nn.FractionalMaxPool3d) else 2
+        samples = 1 if len(shape) <= spatial + 1 else shape[0]
+        channels = shape[-spatial - 1] if len(shape) > spatial else 1
+        module._random_samples = torch.full((samples, channels, spatial), 0.5)
 
 
 def _values(value: ValueType, batch: int) -> int:
