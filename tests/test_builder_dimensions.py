@@ -215,9 +215,12 @@ def test_words_of_a_convolution(params: dict[str, Any], size: int, words: str) -
 def test_a_pooling_window_that_would_start_in_the_padding_is_said_to_be_left_out() -> None:
     height = in_a_row((1, 5, 5), "nn.MaxPool2d", kernel_size=2, stride=3, padding=1, ceil_mode=True)[2]
     assert height.formula is not None and height.formula.result == height.result == 2
+    assert "it is left out" in height.words
     cut = in_a_row((1, 4, 4), "nn.MaxPool2d", kernel_size=3, stride=2, ceil_mode=True)[2]
     assert (cut.result, lines(cut)[-1]) == (2, "  = ⌈1/2⌉ + 1 = 2")
-    assert "ceil_mode" in cut.words
+    assert "ceil_mode counts the last one, which is cut off." in cut.words
+    whole = in_a_row((1, 5, 5), "nn.MaxPool2d", kernel_size=3, stride=2, ceil_mode=True)[2]
+    assert "ceil_mode" not in whole.words
 
 
 def test_flatten_multiplies_and_view_divides() -> None:

@@ -87,10 +87,11 @@ def _pool_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> Told:
     )
     words = _fits(call, arrived, dimension, axis, p, s)
     if call.params.get("ceil_mode"):
-        words += " ceil_mode counts a last window that is cut off."
-        size = Formula(text, symbols).result
-        if isinstance(size, int) and (size - 1) * s >= symbols[0].value + p:  # type: ignore[operator]
-            text, words = f"{text} - 1", words.partition(" ceil_mode")[0] + _LAST_WINDOW
+        size, room = Formula(text, symbols).result, arrived.shape[dimension]
+        if isinstance(size, int) and isinstance(room, int) and (size - 1) * s >= room + p:
+            text, words = f"{text} - 1", words + _LAST_WINDOW
+        elif size != Formula(_CONV if dilated else _POOL, symbols).result:
+            words += " ceil_mode counts the last one, which is cut off."
     return Told(Formula(text, symbols), words, arrived.origin(dimension))
 
 
