@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from app.builder.catalog import catalog
 from app.builder.graph import Graph
 from app.builder.literals import DType
-from app.builder.problems import Cure, Problem, SetParam
+from app.builder.problems import Cure, Problem, SetParam, Thaw
 from app.builder.training_checks import training
 from app.builder.value_types import Dim, TensorType
 from app.data.counts import training_count
@@ -34,8 +34,23 @@ def problems(project: Project, analysis: Analysis) -> tuple[Problem, ...]:
         *_choices(project),
         *_inputs(project.graph, source),
         *_outputs(project.graph, analysis, source),
+        *_learning(project.graph, analysis),
         *_training(project, analysis),
     )
+
+
+def _learning(graph: Graph, analysis: Analysis) -> list[Problem]:
+    """A run whose every parameter is frozen, or that has none: backward would stop with torch's words."""
+    able = [node for node, count in analysis.parameters.items() if count and node in analysis.live]
+    if any(not graph.nodes[node].frozen for node in able):
+        return []
+    if not able:
+        reason = "No layer has parameters. Add one that learns, such as Linear or Conv2d."
+        return [Problem("error", None, "There is nothing to learn", reason)]
+    last = graph.nodes[able[-1]]
+    reason = f"Every layer with parameters is frozen: {', '.join(graph.nodes[node].name for node in able[:6])}."
+    cure = Cure(f"Unfreeze {last.name}", (Thaw(last.id),))
+    return [Problem("error", last.id, "There is nothing to learn", reason, cures=(cure,))]
 
 
 def _training(project: Project, analysis: Analysis) -> list[Problem]:

@@ -83,3 +83,17 @@ def test_training_count_is_that_of_the_data(fraction: float) -> None:
 def test_a_net_with_errors_of_its_own_is_asked_nothing_more() -> None:
     broken = project(("nn.Conv2d", "conv", {"kernel_size": 20}), ("nn.Softmax", "soft", {}))
     assert not any(problem.node == "soft" for problem in said(broken))
+
+
+def test_a_net_that_cannot_learn_is_said_and_cured() -> None:
+    whole = project(*MLP)
+    linear = next(node for node in whole.graph.nodes.values() if node.op == "nn.Linear")
+    frozen = replace(whole, graph=whole.graph.with_node(replace(linear, frozen=True)))
+    (problem,) = said(frozen)
+    assert problem.severity == "error" and "fc" in problem.reason
+    assert said(replace(frozen, graph=apply_cure(frozen.graph, catalog(), problem.cures[0]))) == ()
+
+
+def test_a_net_without_parameters_is_told_what_it_lacks() -> None:
+    found = project(("nn.Flatten", "flatten", {}), ("nn.AdaptiveAvgPool1d", "pool", {"output_size": 10}))
+    assert "nothing to learn" in said(found)[0].message

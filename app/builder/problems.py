@@ -52,7 +52,14 @@ class ReplaceOp:
     params: FrozenMap[str, Any] = FrozenMap()
 
 
-Edit = SetParam | InsertBefore | RemoveNode | TakeOut | ReplaceOp
+@dataclass(frozen=True)
+class Thaw:
+    """Let a frozen node learn again."""
+
+    node: str
+
+
+Edit = SetParam | InsertBefore | RemoveNode | TakeOut | ReplaceOp | Thaw
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,8 @@ def apply_cure(graph: Graph, catalog: Catalog, cure: Cure) -> Graph:
             graph = graph.with_param(edit.node, edit.name, edit.value)
         elif isinstance(edit, RemoveNode):
             graph = graph.without_nodes([edit.node])
+        elif isinstance(edit, Thaw):
+            graph = graph.with_node(replace(graph.nodes[edit.node], frozen=False))
         elif isinstance(edit, TakeOut):
             graph = _taken_out(graph, edit.node)
         elif isinstance(edit, ReplaceOp):
