@@ -13,6 +13,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -44,13 +45,15 @@ class CallCost:
     """One call with one sample. `flops` is None where torch has a formula for nothing in it.
 
     `gaps` are the operations in it that compute and have no formula. `shares` says that what it gives lies in the
-    memory of what it takes. `in_step` says that two samples cost twice as much as one.
+    memory of what it takes. `in_step` says that two samples cost twice as much as one. `tried` is False where the call
+    would not run under the count, so that nothing is known of it.
     """
 
     flops: int | None = None
     gaps: tuple[str, ...] = ()
     shares: bool = False
     in_step: bool = True
+    tried: bool = True
 
 
 @dataclass(frozen=True)
@@ -91,41 +94,44 @@ class NetworkCost:
     graph: Graph
     nodes: FrozenMap[str, NodeCost] = field(default_factory=FrozenMap)
 
+    @cached_property
     def _live(self) -> list[NodeCost]:
         return [cost for cost in self.nodes.values() if cost.live]
 
-    @property
+    @cached_property
     def parameters(self) -> int:
-        return sum(cost.parameters or 0 for cost in self._live())
+        return sum(cost.parameters or 0 for cost in self._live)
 
-    @property
+    @cached_property
     def frozen(self) -> int:
         """Parameters that are not trained."""
-        return sum(cost.parameters or 0 for cost in self._live() if cost.frozen)
+        return sum(cost.parameters or 0 for cost in self._live if cost.frozen)
 
-    @property
+    @cached_property
     def flops(self) -> int | None:
         """FLOP for one sample, of what is counted; None if nothing is."""
-        counted = [cost.flops for cost in self._live() if cost.flops is not None]
+        counted = [cost.flops for cost in self._live if cost.flops is not None]
         return sum(counted) if counted else None
 
-    @property
+    @cached_property
     def multiply_adds(self) -> int | None:
         return None if self.flops is None else self.flops // 2
 
-    @property
+    @cached_property
     def activation(self) -> int:
         """Bytes that one sample takes: what shares the memory of another value is not counted again."""
-        return sum(cost.activation or 0 for cost in self._live() if not cost.shares)
+        return sum(cost.activation or 0 for cost in self._live if not cost.shares)
 
-    @property
+    @cached_property
     def not_counted(self) -> int:
-        """How many nodes compute something that is not counted at all."""
-        return sum(cost.state == NOT_COUNTED and bool(cost.call.gaps) for cost in self._live())
+        """How many nodes compute something, or may, that is not counted at all."""
+        return sum(
+            cost.state == NOT_COUNTED and (bool(cost.call.gaps) or not cost.call.tried) for cost in self._live
+        )
 
-    @property
+    @cached_property
     def unknown(self) -> int:
-        return sum(cost.state == UNKNOWN for cost in self._live())
+        return sum(cost.state == UNKNOWN for cost in self._live)
 
 
 _memo: OrderedDict[tuple[Any, ...], CallCost] = OrderedDict()
@@ -223,7 +229,7 @@ def _counted(
                 continue
             counters[batch] = counter
     if not counters:
-        return CallCost()
+        return CallCost(tried=False)
     batch, counter = next(iter(counters.items()))
     steps = _steps(spec, params, inputs, batch)
     in_step = 1 not in counters or 2 not in counters or counters[2].flops == 2 * counters[1].flops

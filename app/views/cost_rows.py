@@ -130,7 +130,9 @@ def _tips(one: NodeCost) -> tuple[str, ...]:
 def gaps_text(one: NodeCost) -> str:
     """What of a node's work is not in the count, as a sentence or two; "" where nothing is to be said."""
     words = []
-    if one.state == "not counted" and not one.call.gaps:
+    if not one.call.tried:
+        words.append("It would not run while its operations were counted.")
+    elif one.state == "not counted" and not one.call.gaps:
         words.append("It computes nothing: it moves values, or looks at them in another way.")
     elif one.call.gaps:
         also = "PyTorch has no formula for" if one.flops is None else "Not counted in it, as PyTorch has no formula:"
