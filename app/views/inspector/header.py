@@ -118,6 +118,8 @@ class NodeHeader(QWidget):
         self.name = NameField()
         self.kind = label("", "formula", "text3")
         self.kind.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        # A long class name is cut at the buttons rather than widening the page.
+        self.kind.setMinimumWidth(1)
         self.note = label("", "caption", "text3", wrap=True)
         self.note.hide()
         self.frozen = icon_button("snowflake", "Freeze: its parameters get requires_grad=False")
@@ -134,7 +136,7 @@ class NodeHeader(QWidget):
         words.addWidget(self.name)
         words.addWidget(self.kind)
         row = QHBoxLayout()
-        row.setSpacing(10)
+        row.setSpacing(6)
         row.addWidget(self.tile, 0, Qt.AlignmentFlag.AlignVCenter)
         row.addLayout(words, 1)
         row.addWidget(self.frozen)
