@@ -89,5 +89,5 @@ class CostControl(QObject):
         shares = {node: part / whole for node, part in parts.items() if part and whole}
         what = "params" if by_parameters else "FLOP"
         words = {node: f"{share(parts[node], whole or 0)} {what}" for node in shares}
-        caption = "Share of the parameters" if by_parameters else "Share of the multiply-adds, estimated"
+        caption = "Share of parameters" if by_parameters else "Multiply-adds, estimated"
         canvas.set_costs(shares, words, caption)

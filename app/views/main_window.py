@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from app.views.training.settings_form import TrainingForm
 
 EXAMPLE = "digits.tape"
-LIST_HEIGHT, COST_HEIGHT, CURVES_HEIGHT = 176, 290, 338
+LIST_HEIGHT, COST_HEIGHT, CURVES_HEIGHT = 176, 262, 338
 
 
 class MainWindow(QMainWindow):
