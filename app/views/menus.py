@@ -123,7 +123,9 @@ def _view(window: MainWindow, actions: Actions) -> None:
     for key in ("frame_all", "frame_selection", "zoom_in", "zoom_out", "zoom_100"):
         _adopt(window, actions, menu, key)
     menu.addSeparator()
-    for key, text in (("problems", "&Problems"), ("curves", "C&urves"), ("console", "C&onsole"), ("runs", "&Runs")):
+    below = (("problems", "&Problems"), ("cost", "Co&st"), ("curves", "C&urves"), ("console", "C&onsole"),
+             ("runs", "&Runs"))  # fmt: skip
+    for key, text in below:
         actions.add(menu, f"show.{key}", text, lambda key=key: window.show_page(key))
     menu.addSeparator()
     window.dock_menu = menu.addMenu("&Docks")

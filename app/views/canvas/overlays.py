@@ -75,7 +75,8 @@ class Scales(QWidget):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
-        self.heat = HeatBar(("0", "1"), "Gradient norm, oldest to newest")
+        self._heat = (("0", "1"), "Gradient norm, oldest to newest")
+        self.heat = HeatBar(*self._heat)
         self.widths = _Widths()
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -87,15 +88,20 @@ class Scales(QWidget):
         self.has_widths = False
 
     def fit(self, room: int) -> None:
-        """Take as much as there is room for; the widths go first."""
+        """Take as much as there is room for; the widths go first, then the ramp's caption."""
         self.widths.setVisible(self.has_widths)
+        self.heat.set(*self._heat)
         self.adjustSize()
         if self.width() > room and not self.heat.isHidden():
             self.widths.hide()
             self.adjustSize()
+        if self.width() > room and not self.heat.isHidden():
+            self.heat.set(self._heat[0])
+            self.adjustSize()
 
     def show_heat(self, bounds: tuple[str, str], caption: str) -> None:
-        self.heat.set(bounds, caption)
+        self._heat = (bounds, caption)
+        self.heat.set(*self._heat)
         self.heat.show()
         self.adjustSize()
 
