@@ -365,3 +365,13 @@ def test_the_sheets_open_and_close(qtbot, window: MainWindow, key: str) -> None:
     (dialog,) = (each for each in window.findChildren(QDialog) if each.isVisible())
     QTest.keyClick(dialog, Qt.Key.Key_Escape)
     assert not dialog.isVisible()
+
+
+def test_enter_on_a_node_puts_the_caret_into_its_first_field(qtbot, window: MainWindow) -> None:
+    window.right.pane.show_page("training")
+    window.selection.set([node(window, "conv1")])
+    window.canvas.view.setFocus()
+    QTest.keyClick(window.canvas.view, Qt.Key.Key_Return)
+    focus = QApplication.focusWidget()
+    assert window.right.pane.page == "inspector"
+    assert focus is not None and window.inspector.node_page.isAncestorOf(focus)

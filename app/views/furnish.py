@@ -11,9 +11,13 @@ if TYPE_CHECKING:
 
 def furnishing(window: MainWindow) -> Iterator[None]:
     """Each step makes a page and puts it under its tab; the last one connects them."""
-    for step in (_outline, _code, _training, _costs, _curves, _runs, _room, _exporting, _links):
+    for step in (_inspector, _outline, _code, _training, _costs, _curves, _runs, _room, _exporting, _links):
         step(window)
         yield
+
+
+def _inspector(window: MainWindow) -> None:
+    window.inspector.node_page  # noqa: B018  made by asking for it
 
 
 def _outline(window: MainWindow) -> None:

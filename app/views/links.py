@@ -71,7 +71,7 @@ class Links(QObject):
         """Enter on a node: its form."""
         self._window.right.show()
         self._window.right.pane.show_page("inspector")
-        self._window.inspector.edit()
+        self._window.inspector.focus_first_field()
 
     def _selected(self, ids: frozenset[str], _origin: object) -> None:
         if ids:

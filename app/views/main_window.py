@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSize, Qt, QTimer
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QApplication, QMainWindow, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QMainWindow, QMenu, QStackedWidget, QVBoxLayout, QWidget
 
 from app.background import Background
 from app.builder.catalog import catalog
@@ -79,6 +79,8 @@ class MainWindow(QMainWindow):
     export_control: ExportControl
     cost_control: CostControl
     page_links: PageLinks
+    file_menu: QMenu
+    dock_menu: QMenu
 
     def __init__(self, settings: Settings | None = None, parent: QWidget | None = None) -> None:
         super().__init__(parent)

@@ -14,7 +14,6 @@ from app.builder.catalog import Catalog
 from app.builder.problems import Problem
 from app.document import Document
 from app.project import Project
-from app.views.inspector.node_page import NodePage
 from app.views.inspector.pages import OverviewPage, SeveralPage
 from app.views.numbers import counted
 from app.views.selection import Selection
@@ -22,6 +21,7 @@ from app.views.selection import Selection
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
     from app.builder.cost import NetworkCost
+    from app.views.inspector.node_page import NodePage
 
 
 class Inspector(QWidget):
@@ -43,28 +43,48 @@ class Inspector(QWidget):
     ) -> None:
         super().__init__(parent)
         self._document, self._selection = document, selection
+        self._catalog, self._background = catalog, background
+        self._node_page: NodePage | None = None
+        self._known: tuple[Analysis, tuple[Problem, ...]] | None = None
+        self._torch = False
         self.overview = OverviewPage(document, catalog)
-        self.node_page = NodePage(document, catalog, background)
         self.several = SeveralPage(document, catalog)
         self._pages = QStackedWidget()
-        for page in (self.overview, self.node_page, self.several):
-            self._pages.addWidget(_scrolled(page))
+        self._node_area = _scrolled(QWidget())
+        for area in (_scrolled(self.overview), self._node_area, _scrolled(self.several)):
+            self._pages.addWidget(area)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.addWidget(self._pages)
         document.changed.connect(self._changed)
         selection.changed.connect(lambda ids, origin: self._show())
-        self.node_page.cure_requested.connect(self.cure_requested)
-        self.node_page.frame_requested.connect(self.frame_requested)
-        self.node_page.select_requested.connect(lambda node: self._selection.set({node}))
         self.several.delete_requested.connect(self._delete)
         self._show()
+
+    @property
+    def node_page(self) -> NodePage:
+        """The page of one node, made when it is first wanted: the window can stand without it."""
+        if self._node_page is None:
+            from app.views.inspector.node_page import NodePage
+
+            page = self._node_page = NodePage(self._document, self._catalog, self._background)
+            page.cure_requested.connect(self.cure_requested)
+            page.frame_requested.connect(self.frame_requested)
+            page.select_requested.connect(lambda node: self._selection.set({node}))
+            if self._known is not None:
+                page.set_analysis(*self._known)
+            if self._torch:
+                page.documentation.set_torch_loaded()
+            self._node_area.setWidget(page)
+        return self._node_page
 
     def set_analysis(self, analysis: Analysis, problems: Sequence[Problem] | None = None) -> None:
         """What is known of the graph. `problems` are those of the analysis unless others are to be shown too."""
         shown = tuple(analysis.problems if problems is None else problems)
         self.overview.set_analysis(analysis, shown)
-        self.node_page.set_analysis(analysis, shown)
+        self._known = (analysis, shown)
+        if self._node_page is not None:
+            self._node_page.set_analysis(analysis, shown)
         self.several.set_analysis(analysis)
         self._show()
 
@@ -76,7 +96,9 @@ class Inspector(QWidget):
 
     def set_torch_loaded(self) -> None:
         """From here on torch may be asked for its documentation without the window waiting for the import."""
-        self.node_page.documentation.set_torch_loaded()
+        self._torch = True
+        if self._node_page is not None:
+            self._node_page.documentation.set_torch_loaded()
 
     def rename(self) -> None:
         """Put the caret into the name of the selected node."""
