@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import monotonic
+
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
@@ -22,6 +24,7 @@ LOOKS: dict[str, tuple[str, str, str, str, str]] = {
     "failed": ("ready", "text4", "Failed", "error", "error"),
 }
 NOTHING = "–"
+READABLE = 0.25  # seconds between two figures of the counter
 
 
 class Deck(QWidget):
@@ -48,6 +51,7 @@ class Deck(QWidget):
         self._status = ("", "", "text2")
         self._step = 0
         self._session: RunSession | None = None
+        self._shown_at = 0.0
         for name in ("run", "pause", "step", "stop"):
             getattr(self.transport, name).connect(getattr(self, name))
         self.show_progress(None)
@@ -76,6 +80,8 @@ class Deck(QWidget):
         self._state, self._status = state, (status, "", "text2")
         if state == "starting":
             self.show_progress(None)
+        elif state not in ("running", "idle") and self._session is not None:
+            self.show_progress(self._session.progress())  # where it stands, to the batch
         self._show()
 
     def set_blocked(self, reason: str, icon: str = "", color: str = "text2") -> None:
@@ -106,7 +112,10 @@ class Deck(QWidget):
 
     @Slot()
     def _on_progress(self) -> None:
-        if self._session is not None:
+        """Digits that change more often than this cannot be read, and each change costs the run a little."""
+        now = monotonic()
+        if self._session is not None and (now - self._shown_at >= READABLE or self._state != "running"):
+            self._shown_at = now
             self.show_progress(self._session.progress())
 
     def show_progress(self, progress: Progress | None) -> None:
