@@ -24,7 +24,7 @@ from app.builder.catalog import Catalog, OpSpec, catalog
 from app.builder.graph import Graph
 from app.builder.plan import Plan, Step, plan
 from app.builder.receptive import Receptive, field_after
-from app.builder.shapes import _RECURRENT, Ran, StepResult, _Call, _one_step, infer
+from app.builder.shapes import RECURRENT, Call, Ran, StepResult, infer, one_step
 from app.builder.value_types import TensorType, TupleType, ValueType, sizes_at
 from app.frozen import FrozenMap
 
@@ -217,10 +217,10 @@ def _counted(
 
     BatchNorm of single values refuses a batch of 1, and a view may have its batch written into it.
     """
-    taken, _ = _one_step(spec, params, inputs)
+    taken, _ = one_step(spec, params, inputs)
     counters: dict[int, _Counter] = {}
     with torch.no_grad(), torch.device("meta"):
-        call = _Call.of(spec, params)
+        call = Call.of(spec, params)
         for batch in (fixed,) if fixed else (1, 2):
             counter = _Counter()
             try:
@@ -243,7 +243,7 @@ def _counted(
 
 def _steps(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any], batch: int) -> int:
     """How many steps of time a recurrent layer goes through; it was run for one of them."""
-    value = inputs["input"][0] if spec.key in _RECURRENT else None
+    value = inputs["input"][0] if spec.key in RECURRENT else None
     if not isinstance(value, TensorType) or len(value.shape) not in (2, 3):
         return 1
     place = 1 if len(value.shape) == 3 and params.get("batch_first") else 0
@@ -260,7 +260,7 @@ class _Counter(TorchDispatchMode):
         self.gaps: set[str] = set()
         self.shares = False
 
-    def watch(self, call: _Call, inputs: FrozenMap[str, tuple[ValueType, ...]], batch: int) -> None:
+    def watch(self, call: Call, inputs: FrozenMap[str, tuple[ValueType, ...]], batch: int) -> None:
         """Run the call and count. Raises what torch raises."""
 
         def watched(*args: Any, **kwargs: Any) -> Any:

@@ -34,7 +34,7 @@ _LARGEST_REAL = 1 << 20
 _LARGEST_REAL_WEIGHTS = 1 << 24
 _LARGEST_REAL_OUTPUT = 1 << 25
 _LARGEST_REAL_PADDING = 256
-_RECURRENT = ("nn.LSTM", "nn.GRU", "nn.RNN")
+RECURRENT = ("nn.LSTM", "nn.GRU", "nn.RNN")
 _LEADING_SIZE = {"Tensor.view": "size", "torch.reshape": "shape"}
 
 
@@ -198,9 +198,9 @@ def _ran(
     spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[ValueType, ...]], batches: tuple[int, int]
 ) -> Ran:
     """What comes out with two batch sizes; raises what torch raises. With one size twice nothing depends on N."""
-    taken, restore = _one_step(spec, params, inputs)
+    taken, restore = one_step(spec, params, inputs)
     with torch.no_grad(), torch.device("meta"):
-        call = _Call.of(spec, params)
+        call = Call.of(spec, params)
         if isinstance(stack := call.target, torch.nn.Transformer):  # one layer gives the shape that all give
             stack.encoder.layers, stack.decoder.layers = stack.encoder.layers[:1], stack.decoder.layers[:1]
         first, second = (call(taken, batch, "meta") for batch in batches)
@@ -208,7 +208,7 @@ def _ran(
     return Ran(restore(_outputs(spec, params, first, second)), call.parameters, fixed)
 
 
-def _one_step(
+def one_step(
     spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[ValueType, ...]]
 ) -> tuple[FrozenMap[str, tuple[ValueType, ...]], Callable[[tuple[ValueType, ...]], tuple[ValueType, ...]]]:
     """The inputs of a recurrent layer cut to one step of time, and what puts the time back into its outputs.
@@ -216,7 +216,7 @@ def _one_step(
     On meta tensors torch goes through the steps one by one in Python, which takes seconds for a long sequence; the
     shapes of a step do not depend on how many there are.
     """
-    value = inputs["input"][0] if spec.key in _RECURRENT else None
+    value = inputs["input"][0] if spec.key in RECURRENT else None
     if not isinstance(value, TensorType) or len(value.shape) not in (2, 3):
         return inputs, lambda outputs: outputs
     place = 1 if len(value.shape) == 3 and params.get("batch_first") else 0
@@ -248,7 +248,7 @@ def _own_batches(spec: OpSpec, params: FrozenMap[str, Any]) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class _Call:
+class Call:
     """One call of the catalog with its literals, to be run on tensors; `target` is the module or the function."""
 
     spec: OpSpec
@@ -257,7 +257,7 @@ class _Call:
     parameters: int = 0
 
     @classmethod
-    def of(cls, spec: OpSpec, params: FrozenMap[str, Any]) -> _Call:
+    def of(cls, spec: OpSpec, params: FrozenMap[str, Any]) -> Call:
         """Look the target up and, if it is a class, make the module."""
         literals = {name: _torch_value(value) for name, value in params.items()}
         target = find(spec.target)
@@ -348,7 +348,7 @@ def _real_words(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str
     try:
         with torch.no_grad():
             with torch.device("meta"):
-                call = _Call.of(spec, params)
+                call = Call.of(spec, params)
             if call.parameters > _LARGEST_REAL_WEIGHTS:
                 return ""
             if isinstance(call.target, torch.nn.Module):
