@@ -73,7 +73,8 @@ QT = {"PySide6", "shiboken6", "pyqtgraph", "pytestqt"}
 # Modules that are about tensors and import torch at their top. Everything else imports it inside a function, and
 # imports these inside a function, so that the window stands before torch is loaded.
 TORCH_MODULES = """
-    autograd builder.analysis builder.codegen builder.cost builder.explain builder.introspect builder.shapes
+    autograd builder.analysis builder.calls builder.codegen builder.call_code builder.cost
+    builder.explain builder.introspect builder.shapes
     data.loaders data.preview data.readers data.splits data.transforms export telemetry training.checkpoint
     training.choices training.devices training.loop training.metrics
 """

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app import rng
-from app.builder import shapes
+from app.builder import calls, shapes
 from app.builder.analysis import Analysis, analyse
 from app.builder.catalog import catalog
 from app.builder.graph import Edge, Graph, Node
@@ -134,7 +134,7 @@ def test_meta_tensors_say_what_real_ones_say() -> None:
         batch = (isinstance(said, shapes.Ran) and said.fixed_batch) or 6
         try:
             with torch.no_grad():
-                found = shapes.Call.of(spec, resolved)(inputs, batch, "cpu")
+                found = calls.Call.of(spec, resolved)(inputs, batch, "cpu")
         except Exception as error:
             assert isinstance(said, shapes.Failed), f"{spec.key} {dict(resolved)} {value}: {error}"
             continue
@@ -217,13 +217,13 @@ def test_a_long_sequence_costs_no_more_than_a_short_one(monkeypatch: pytest.Monk
         )
 
     taken = []
-    real = shapes.Call.__call__
+    real = calls.Call.__call__
 
     def watched(self, inputs, batch, device):
         taken.append(inputs["input"][0])
         return real(self, inputs, batch, device)
 
-    monkeypatch.setattr(shapes.Call, "__call__", watched)
+    monkeypatch.setattr(calls.Call, "__call__", watched)
     analysis = analyse(net_of(5011))
     assert [value.shape[1] for value in taken] == [1, 1]
     assert str(analysis.values["lstm", 0]) == "N×5011×64" and str(analysis.values["lstm", 1]) == "(2×N×64, 2×N×64)"

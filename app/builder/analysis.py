@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from app.builder.calls import Failed, Ran
 from app.builder.catalog import Catalog, catalog
 from app.builder.checks import structure
 from app.builder.codegen import generate
@@ -15,7 +16,7 @@ from app.builder.literals import AUTO
 from app.builder.params import ParamError, check_node, missing
 from app.builder.plan import Plan, Step, plan
 from app.builder.problems import Cure, InsertBefore, Problem, RemoveNode, SetParam, apply_cure
-from app.builder.shapes import Failed, Ran, StepResult, infer
+from app.builder.shapes import StepResult, infer
 from app.builder.value_types import Dim, TensorType, TupleType, ValueType
 from app.frozen import FrozenMap
 from app.source import Source

@@ -6,24 +6,21 @@ The text is what is trained, inspected and exported. Only identifiers made by `n
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.builder import ops
-from app.builder.catalog import Port
-from app.builder.literals import AUTO, DType, to_code
+from app.builder.call_code import WIDTH, CallWriter, wrapped
+from app.builder.calls import Ran
+from app.builder.literals import DType
 from app.builder.names import Names, module_attributes, reserved_variables
 from app.builder.plan import Plan, Ref, Step
-from app.builder.shapes import Ran, StepResult
+from app.builder.shapes import StepResult
 from app.builder.value_types import TensorType
 from app.frozen import FrozenMap
 from app.source import InputSpec, Source
 
-WIDTH = 100
-_SIGNS = {"operator.add": "+", "operator.sub": "-", "operator.mul": "*", "operator.truediv": "/"}
 _LETTERS = ("x", "y", "z", "u", "v", "w")
 _OUTPUT_NAMES = {
     "(h_n, c_n)": "state",
@@ -32,9 +29,6 @@ _OUTPUT_NAMES = {
     "attn_output_weights": "attn_weights",
     "indices": "indices",
 }
-# Shapes that people write as a number when they have one dimension.
-_NUMBER_FOR_ONE = {"normalized_shape", "dim"}
-_PLAIN_TEXT = re.compile(r"[\w,.>-]+")
 
 
 def generate(plan: Plan, results: Mapping[str, StepResult]) -> Source:
@@ -59,6 +53,7 @@ class _Writer:
         self.inputs = self._input_names(names)
         self.outputs = self._output_names()
         self.variables = _variables(self.steps, self.inputs, names)
+        self.calls = CallWriter(results, self.variables, self.modules)
 
     def write(self) -> Source:
         body = [line for step in self.steps for line in self._forward(step)]
@@ -147,25 +142,8 @@ class _Writer:
             if step.spec.kind == "module":
                 head = f"        self.{self.modules[step.id]} = {step.spec.key}("
                 tail = ").requires_grad_(False)" if step.node.frozen else ")"
-                lines.append(_Line(wrapped(head, self._arguments(step, call=False), tail), (step.id,)))
+                lines.append(_Line(wrapped(head, self.calls.arguments(step, call=False), tail), (step.id,)))
         return lines
-
-    def _arguments(self, step: Step, call: bool) -> list[str]:
-        """Literals: required ones by position, the rest by name where they differ from the default."""
-        resolved = self.results[step.id].resolved
-        written = []
-        for param in step.spec.params:
-            if param.call != call:
-                continue
-            value = resolved.get(param.name, AUTO if param.auto else param.default)
-            if param.required and param.name not in resolved:
-                text = "..."
-            elif param.required or param.auto or value != param.default or (param.positional and param.name == "p"):
-                text = _literal(param.name, value)
-            else:
-                continue
-            written.append(text if param.positional else f"{param.name}={text}")
-        return written
 
     def _forward(self, step: Step) -> list[_Line]:
         if step.spec.kind in ("input", "output"):
@@ -174,7 +152,7 @@ class _Writer:
         if self._returned(step) == 1 and self._in_tuple(step):
             targets = f"({targets},)"  # a list of one
         text = f"        {targets} = " if targets else "        "
-        text += "..." if step.spec.kind == "unknown" else self._call(step, len(text))
+        text += "..." if step.spec.kind == "unknown" else self.calls.call(step, len(text))
         comment = self._shape_comment(step)
         if comment and "\n" not in text and len(text) + len(comment) + 2 <= WIDTH:
             text += f"  {comment}"
@@ -188,47 +166,6 @@ class _Writer:
         """Whether the call returns a tuple even of one value; a flag does away with the tuple."""
         param = step.spec.param(step.spec.outputs_by)
         return param is not None and param.kind != "bool"
-
-    def _call(self, step: Step, column: int) -> str:
-        """The call, from `column` on."""
-        spec = step.spec
-        taken = [self._argument(step, port) for port in spec.inputs]
-        if spec.key in _SIGNS:
-            return f"{taken[0]} {_SIGNS[spec.key]} {taken[1]}"
-        text = self._function_call(step, taken, column)
-        if any(len(line) + column > WIDTH for line in text.split("\n")):
-            inner = " " * 12
-            lists = [wrapped(f"{inner}[", self._variables_at(step, port), "]")[12:] for port in spec.inputs]
-            taken = [lists[i] if port.variadic else taken[i] for i, port in enumerate(spec.inputs)]
-            text = self._function_call(step, taken, column)
-        return text
-
-    def _function_call(self, step: Step, taken: list[str], column: int) -> str:
-        spec = step.spec
-        given = _given(step, taken)
-        literals = self._arguments(step, call=spec.kind == "module")
-        if spec.kind == "method":
-            size = self.results[step.id].resolved.get("size")
-            literals = list(map(to_code, size)) if isinstance(size, tuple) else literals
-            function, arguments = f"{given[0]}.{spec.label}", literals
-        elif spec.kind == "module":
-            function, arguments = f"self.{self.modules[step.id]}", [*given, *literals]
-        else:
-            more = [ops.WRITTEN[spec.key]] if spec.key in ops.WRITTEN else []
-            first, then = (literals, given) if spec.key in ops.LITERALS_FIRST else (given, literals)
-            function, arguments = spec.key, [*first, *then, *more]
-        return wrapped(f"{function}(", arguments, ")", before=column)
-
-    def _argument(self, step: Step, port: Port) -> str:
-        variables = self._variables_at(step, port)
-        if step.spec.key in ops.LITERALS_FIRST:
-            return ", ".join(variables) or "..."
-        if port.variadic:
-            return f"[{', '.join(variables)}]"
-        return variables[0] if variables else "..."
-
-    def _variables_at(self, step: Step, port: Port) -> list[str]:
-        return [self.variables.get(ref, "...") for ref in step.args.get(port.name, ())]
 
     def _shape_comment(self, step: Step) -> str:
         """The shape on lines where it changes."""
@@ -247,7 +184,7 @@ class _Writer:
         ends = [step for step in self.steps if step.spec.kind == "output"]
         if not ends:
             return _Line("        ...  # connect an Output to return a value")
-        values = [self._argument(step, step.spec.inputs[0]) for step in ends]
+        values = [self.calls.argument(step, step.spec.inputs[0]) for step in ends]
         text = f"        return {', '.join(values)}"
         if len(text) > WIDTH:
             text = wrapped("        return (", values, ")")
@@ -267,28 +204,6 @@ class _Writer:
         resolved = self.results[step.id].resolved
         dtype = resolved.get("dtype", step.spec.params[1].default)
         return InputSpec(self.inputs[step.id], tuple(resolved.get("shape", ())), dtype.name)
-
-
-def wrapped(head: str, items: list[str], tail: str, before: int | None = None) -> str:
-    """`head`, items and `tail` on one line, else the items on a line of their own, else each on one.
-
-    `before` counts what stands before the head on a line of `forward`, whose margin is 8.
-
-    >>> wrapped("f(", ["a", "b"], ")")
-    'f(a, b)'
-    >>> print(wrapped("    fc = Linear(", ["a" * 84, "b"], ")").replace("a" * 84, "aa"))
-        fc = Linear(
-            aa, b
-        )
-    """
-    line = f"{head}{', '.join(items)}{tail}"
-    if not items or ("\n" not in line and len(line) + (before or 0) <= WIDTH):
-        return line
-    margin = " " * (len(head) - len(head.lstrip()) if before is None else 8)
-    together = f"{margin}    {', '.join(items)}"
-    if "\n" not in together and len(together) <= WIDTH:
-        return f"{head}\n{together}\n{margin}{tail}"
-    return f"{head}\n" + "".join(f"{margin}    {item},\n" for item in items) + f"{margin}{tail}"
 
 
 def _variables(steps: list[Step], inputs: dict[str, str], names: Names) -> dict[Ref, str]:
@@ -320,25 +235,3 @@ def _variables(steps: list[Step], inputs: dict[str, str], names: Names) -> dict[
             else:
                 variables[ref] = names.take(names.first_free(_LETTERS))
     return variables
-
-
-def _literal(param: str, value: Any) -> str:
-    if param in _NUMBER_FOR_ONE and isinstance(value, tuple) and len(value) == 1:
-        return to_code(value[0])
-    if type(value) is str and _PLAIN_TEXT.fullmatch(value):
-        return f'"{value}"'
-    return to_code(value)
-
-
-def _given(step: Step, taken: list[str]) -> list[str]:
-    """Wired arguments: required ones by position, and so a single optional one behind them; others by name."""
-    optional = [port for port in step.spec.inputs if not port.required]
-    given = []
-    for port, text in zip(step.spec.inputs, taken, strict=True):
-        if port.named:
-            given.append(f"{port.name}={text}")
-        elif port.required or (len(optional) == 1 and port.name in step.args):
-            given.append(text)
-        elif port.name in step.args:
-            given.append(f"{port.name}={text}")
-    return given

@@ -20,11 +20,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from app.builder.calls import RECURRENT, Call, Ran, one_step
 from app.builder.catalog import Catalog, OpSpec, catalog
 from app.builder.graph import Graph
 from app.builder.plan import Plan, Step, plan
 from app.builder.receptive import Receptive, field_after
-from app.builder.shapes import RECURRENT, Call, Ran, StepResult, infer, one_step
+from app.builder.shapes import StepResult, infer
 from app.builder.value_types import TensorType, TupleType, ValueType, sizes_at
 from app.frozen import FrozenMap
 

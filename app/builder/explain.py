@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 from app.builder import ops
+from app.builder.calls import BATCHES, Failed
 from app.builder.graph import Graph, Node
 from app.builder.literals import AUTO, DType
 from app.builder.plan import Step
 from app.builder.problems import Cure, InsertBefore, Problem, ReplaceOp, SetParam
-from app.builder.shapes import BATCHES, Failed, StepResult
+from app.builder.shapes import StepResult
 from app.builder.value_types import Size, TensorType
 from app.frozen import FrozenMap
 
