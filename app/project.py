@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from app.builder.blocks import Blocks
 from app.builder.graph import Graph
+from app.builder.sheet import Bends, Comments, Positions
 from app.data.config import DataConfig
 from app.frozen import FrozenMap
 from app.training.config import TrainingConfig
@@ -12,11 +14,19 @@ from app.training.config import TrainingConfig
 
 @dataclass(frozen=True)
 class Project:
-    """Everything that a `.tape` file keeps. `positions` are canvas points of the nodes' top left corners, by id."""
+    """Everything that a `.tape` file keeps: the sheet of the network, its blocks, data and training.
+
+    `positions` are canvas points of the nodes' top left corners, by id. `layer_files` are paths of Python files whose
+    classes are layers here, absolute or beside the project; they run only once a person trusts them.
+    """
 
     name: str = "untitled"
     graph: Graph = field(default_factory=Graph)
-    positions: FrozenMap[str, tuple[float, float]] = field(default_factory=FrozenMap)
+    positions: Positions = field(default_factory=FrozenMap)
+    comments: Comments = field(default_factory=FrozenMap)
+    bends: Bends = field(default_factory=FrozenMap)
+    blocks: Blocks = field(default_factory=FrozenMap)
+    layer_files: tuple[str, ...] = ()
     data: DataConfig = field(default_factory=DataConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     notes: str = ""

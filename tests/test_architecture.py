@@ -27,7 +27,7 @@ LEAVES = "frozen source rng resources torchvision_import"
 
 # Values and pure functions over them.
 PURE = """
-    project project_file preflight inspection builder data training telemetry autograd export drawing layout
+    project project_file sheet_file preflight inspection builder data training telemetry autograd export drawing layout
     graphviz_export
 """
 
@@ -48,8 +48,9 @@ ARROWS = {
     "system_packages": "",
     "preflight": "project builder data training",  # whether net, data and loss fit, before a run
     "inspection": "builder data training autograd",  # one batch of the data through the net, for the tape
-    "project_file": "project builder data.config training.config",
-    "project": "builder.graph data.config training.config",
+    "project_file": "project sheet_file builder data.config training.config",
+    "sheet_file": "builder",
+    "project": "builder.graph builder.blocks builder.sheet data.config training.config",
     "builder": "",
     "builder.drawing": "drawing",
     "autograd": "",

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from app import project_file
 from app.builder.analysis import analyse
 from app.builder.catalog import catalog
-from app.builder.graph import Edge, Graph, Node
+from app.builder.graph import Edge, Graph, Init, Node
 from app.builder.literals import AUTO, DTYPES, BadLiteral, DType, decode, encode
 from app.builder.params import ParamError, check_param
+from app.builder.sheet import KINDS, Comment
 from app.data.config import DataConfig
 from app.frozen import FrozenMap
 from app.project import Project
@@ -36,17 +37,22 @@ literals = st.recursive(
 )  # fmt: skip
 
 
+ids = texts.map(lambda text: text.replace("/", "").replace("#", ""))
+
+
 @st.composite
 def projects(draw: st.DrawFn) -> Project:
     ops = list(catalog())
     nodes: dict[str, Node] = {}
-    for name in draw(st.lists(texts, unique=True, max_size=6)):
+    for name in draw(st.lists(ids, unique=True, max_size=6)):
         known = draw(st.booleans())
         op = draw(st.sampled_from(ops)) if known else "my." + draw(texts)
         params = (
             draw(st.dictionaries(texts, literals, max_size=3)) if not known else dict(catalog()[op].starting_params())
         )
-        nodes[name] = Node(name, op, draw(texts), FrozenMap(params))
+        inits = {"weight": Init(draw(texts), FrozenMap(draw(st.dictionaries(texts, literals, max_size=1))))}
+        nodes[name] = Node(name, op, draw(texts), FrozenMap(params), draw(st.booleans()), draw(st.booleans()),
+                           repeat=draw(st.integers(1, 1000)), inits=FrozenMap(inits if draw(st.booleans()) else {}))
     edges = []
     for target in nodes.values():
         for port in catalog()[target.op].inputs if target.op in catalog() else ():
@@ -58,6 +64,11 @@ def projects(draw: st.DrawFn) -> Project:
         name=draw(texts),
         graph=Graph(FrozenMap(nodes), tuple(edges)),
         positions=FrozenMap({node: (draw(floats), draw(floats)) for node in nodes if draw(st.booleans())}),
+        comments=FrozenMap({key: Comment(draw(texts), draw(floats), draw(floats), draw(floats), draw(floats),
+                                         draw(st.sampled_from(KINDS)), draw(texts))
+                            for key in draw(st.lists(texts, unique=True, max_size=2))}),
+        bends=FrozenMap({edge: ((draw(floats), draw(floats)),) for edge in edges if draw(st.booleans())}),
+        layer_files=tuple(draw(st.lists(texts, max_size=2))),
         data=DataConfig(draw(texts), draw(st.floats(0.01, 0.99)), draw(st.integers(0, 2**63 - 1))),
         training=TrainingConfig(
             epochs=draw(st.integers(1, 10_000_000)),
@@ -68,7 +79,7 @@ def projects(draw: st.DrawFn) -> Project:
             loss=Choice(draw(texts), FrozenMap(draw(st.dictionaries(texts, literals, max_size=3)))),
         ),
         notes=draw(texts),
-    )
+    )  # fmt: skip
 
 
 @given(projects())
@@ -155,7 +166,7 @@ BAD = {
     "a list": (b"[1, 2]", "not a Tapedeck project"),
     "a version that is no number": (changed("tapedeck", to="1"), "not a Tapedeck project"),
     "a version that is true": (changed("tapedeck", to=True), "not a Tapedeck project"),
-    "a later version": (changed("tapedeck", to=99), "version 99, this program reads up to 1; update Tapedeck"),
+    "a later version": (changed("tapedeck", to=99), "version 99, this program reads up to 2; update Tapedeck"),
     "a version that never was": (changed("tapedeck", to=0), "never was a version 0"),
     "an unknown field": (changed("surprise", to=1), "unknown field `surprise`"),
     "an unknown field of a node": (changed("graph", "nodes", 1, "colour", to=1), r"`colour` - at `$.graph.nodes[1]`"),
@@ -445,7 +456,7 @@ def test_the_longest_name_a_folder_takes(tmp_path: Path) -> None:
 
 def test_the_file_is_fit_for_version_control() -> None:
     text = dumps(NEW).decode()
-    assert text.startswith('{\n "tapedeck": 1,\n "name": "new"') and max(map(len, text.splitlines())) < 200
+    assert text.startswith('{\n "tapedeck": 2,\n "name": "new"') and max(map(len, text.splitlines())) < 200
     assert dumps(NEW) == dumps(loads(dumps(NEW)))
 
 
@@ -453,7 +464,7 @@ def test_migrations_are_taken_one_by_one(monkeypatch: pytest.MonkeyPatch) -> Non
     def lift(version: int):
         return lambda raw: {**raw, "tapedeck": version + 1, "notes": raw.get("notes", "") + str(version)}
 
-    old = json.dumps(plain()).encode()
+    old = json.dumps({**plain(), "tapedeck": 1}).encode()
     monkeypatch.setattr(project_file, "VERSION", 3)
     monkeypatch.setattr(project_file, "MIGRATIONS", {1: lift(1), 2: lift(2)})
     assert loads(old).notes == "12"

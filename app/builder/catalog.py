@@ -6,11 +6,11 @@ before torch is loaded. With another torch than the one the snapshot was read fr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -18,6 +18,9 @@ from app.builder import literals
 from app.builder.graph import Graph, Node
 from app.frozen import FrozenMap
 from app.resources import path as resource_path
+
+if TYPE_CHECKING:
+    from app.builder.blocks import Block
 
 SNAPSHOT = "catalog.json"
 
@@ -87,6 +90,9 @@ class OpSpec:
     outputs: tuple[Port, ...] = (Port("output"),)
     params: tuple[Param, ...] = ()
     outputs_by: str = ""
+    # What a block is, and every block that it contains; not part of the snapshot.
+    definition: Block | None = field(default=None, compare=False, repr=False)
+    contains: tuple[Block, ...] = field(default=(), compare=False, repr=False)
 
     @cached_property
     def _params(self) -> dict[str, Param]:
@@ -138,6 +144,10 @@ class Catalog(Mapping[str, OpSpec]):
 
     def __contains__(self, key: object) -> bool:
         return key in self._specs
+
+    def plus(self, specs: Iterable[OpSpec]) -> Catalog:
+        """This catalog and further specs; one of the same key takes the place of the old."""
+        return Catalog((*self._specs.values(), *specs), self.torch_version)
 
     def _with_outputs(self, spec: OpSpec, graph: Graph, node: Node) -> OpSpec:
         """The spec with the outputs that the node's parameters ask for, and those that wires still hang on."""
@@ -203,6 +213,8 @@ def _record(value: OpSpec | Port | Param) -> dict[str, Any]:
     record: dict[str, Any] = {}
     for name, spec_field in value.__dataclass_fields__.items():
         item = getattr(value, name)
+        if name in ("definition", "contains"):
+            continue
         if item == spec_field.default and type(item) is type(spec_field.default):
             continue
         if name in ("inputs", "outputs") or (name == "params"):

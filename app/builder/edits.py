@@ -1,36 +1,24 @@
 """What a gesture on the canvas does to a project: pure functions, project in, project out.
 
-A project is anything frozen that has a `graph` and `positions` (points of the nodes' top left corners, by id), so that
-this room need not know the rest of it. What may be wired is asked of `rules`; a refusal is its `ConnectError`.
+A project is any `Sheet`: the project itself, or a block that is being edited. What may be wired is asked of `rules`;
+a refusal is its `ConnectError`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar
 
 from app.builder import rules
 from app.builder.catalog import Catalog, OpSpec
 from app.builder.graph import Edge, Graph, Node, merged
 from app.builder.params import ParamError, check_param
+from app.builder.sheet import Point, Positions, Sheet
+from app.builder.sheet import changed as sheet_changed
 from app.frozen import FrozenMap
 
-Point = tuple[float, float]
-Positions = FrozenMap[str, Point]
-
-
-class Drawn(Protocol):
-    """The part of a project that these edits change."""
-
-    @property
-    def graph(self) -> Graph: ...
-
-    @property
-    def positions(self) -> Positions: ...
-
-
-P = TypeVar("P", bound=Drawn)
+P = TypeVar("P", bound=Sheet)
 
 
 @dataclass(frozen=True)
@@ -47,12 +35,7 @@ class NothingFits(rules.ConnectError):
 
 def changed(project: P, graph: Graph | None = None, positions: Positions | None = None) -> P:
     """The project with another graph or other positions."""
-    parts: dict[str, Any] = {}
-    if graph is not None:
-        parts["graph"] = graph
-    if positions is not None:
-        parts["positions"] = positions
-    return cast(P, replace(cast(Any, project), **parts))
+    return sheet_changed(project, graph=graph, positions=positions)
 
 
 # --- Adding -----------------------------------------------------------------------------------------------------
@@ -116,14 +99,14 @@ def insert(project: P, catalog: Catalog, op: str, wire: Edge, at: Point) -> tupl
 def fitting_after(graph: Graph, catalog: Catalog, source: str, output: int) -> tuple[str, ...]:
     """The ops that can take what an output gives, in palette order."""
     kind = catalog.of(graph, graph.nodes[source]).outputs[output].kind
-    return tuple(key for key, spec in catalog.items() if any(port.kind == kind for port in spec.inputs))
+    return tuple(key for key, spec in catalog.items() if any(rules.kinds_fit(kind, port.kind) for port in spec.inputs))
 
 
 def fitting_before(graph: Graph, catalog: Catalog, target: str, port: str) -> tuple[str, ...]:
     """The ops that can give what an input wants, in palette order."""
     wanted = catalog.of(graph, graph.nodes[target]).input(port)
     kind = wanted.kind if wanted else ""
-    return tuple(key for key, spec in catalog.items() if any(given.kind == kind for given in spec.outputs))
+    return tuple(key for key, spec in catalog.items() if any(rules.kinds_fit(p.kind, kind) for p in spec.outputs))
 
 
 # --- Wires ------------------------------------------------------------------------------------------------------
@@ -185,12 +168,12 @@ def _feed(graph: Graph, catalog: Catalog, node: str, gone: set[str]) -> Edge | N
     return None
 
 
-def flaggable(project: Drawn, catalog: Catalog, nodes: Iterable[str], flag: str) -> tuple[str, ...]:
+def flaggable(project: Sheet, catalog: Catalog, nodes: Iterable[str], flag: str) -> tuple[str, ...]:
     """Of some nodes those that can be "muted" (they take and give something) or "frozen" (they are modules)."""
     graph = project.graph
     specs = {node: catalog.of(graph, graph.nodes[node]) for node in nodes if node in graph.nodes}
     if flag == "frozen":
-        return tuple(node for node, spec in specs.items() if spec.kind == "module")
+        return tuple(node for node, spec in specs.items() if spec.kind in ("module", "block"))
     return tuple(node for node, spec in specs.items() if spec.inputs and spec.outputs)
 
 
@@ -261,7 +244,7 @@ def place(project: P, positions: Mapping[str, Point]) -> P:
 # --- Copies -----------------------------------------------------------------------------------------------------
 
 
-def copy(project: Drawn, nodes: Iterable[str]) -> Piece:
+def copy(project: Sheet, nodes: Iterable[str]) -> Piece:
     """Nodes and the wires among them, in the order of the graph."""
     wanted = set(nodes)
     graph = Graph(

@@ -29,11 +29,21 @@ class Edge:
 
 
 @dataclass(frozen=True)
+class Init:
+    """How one parameter of a layer is initialised: a function of `torch.nn.init` and its arguments."""
+
+    name: str
+    params: FrozenMap[str, Any] = field(default_factory=FrozenMap)
+
+
+@dataclass(frozen=True)
 class Node:
     """One call. `op` is a key of the catalog, `params` holds only what differs from the default.
 
     A `muted` node is passed by: what arrives at its first input goes on from its first output. The parameters of a
-    `frozen` node have `requires_grad=False`.
+    `frozen` node have `requires_grad=False`. `shares` is the id of the node whose module this one calls once more,
+    "" for a module of its own; what its parameters are is asked of that node. `repeat` modules stand one behind the
+    other, each with weights of its own. `inits` says by name of the parameter what `reset_parameters` does not.
     """
 
     id: str
@@ -42,6 +52,9 @@ class Node:
     params: FrozenMap[str, Any] = field(default_factory=FrozenMap)
     muted: bool = False
     frozen: bool = False
+    shares: str = ""
+    repeat: int = 1
+    inits: FrozenMap[str, Init] = field(default_factory=FrozenMap)
 
 
 @dataclass(frozen=True)
@@ -108,12 +121,36 @@ class Graph:
     def without_edge(self, edge: Edge) -> Graph:
         return replace(self, edges=tuple(other for other in self.edges if other != edge))
 
+    def owner(self, node: str) -> Node:
+        """The node whose module is called: itself, or the one it shares with if that is there."""
+        found = self.nodes[node]
+        return self.nodes.get(found.shares, found) if found.shares else found
+
+    def sharing(self, node: str) -> tuple[str, ...]:
+        """All nodes that call the module of this one, in order; the node alone if nobody else does."""
+        owner = self.owner(node).id
+        return tuple(other.id for other in self.nodes.values() if other.id == owner or other.shares == owner)
+
     def without_nodes(self, ids: Iterable[str]) -> Graph:
-        """Remove nodes and every wire that touches them."""
+        """Remove nodes and every wire that touches them. Of nodes that shared a module with one that goes, the first
+        that stays has it then, with its parameters."""
         gone = set(ids)
+        heirs: dict[str, str] = {}
+        nodes: dict[str, Node] = {}
+        for node in self.nodes.values():
+            if node.id in gone:
+                continue
+            if node.shares in gone and node.shares in self.nodes:
+                owner = self.nodes[node.shares]
+                if owner.id in heirs:
+                    node = replace(node, shares=heirs[owner.id])
+                else:
+                    heirs[owner.id] = node.id
+                    node = replace(node, shares="", params=owner.params, frozen=owner.frozen, repeat=owner.repeat,
+                                   inits=owner.inits)  # fmt: skip
+            nodes[node.id] = node
         return Graph(
-            self.nodes.without(*gone),
-            tuple(e for e in self.edges if e.source not in gone and e.target not in gone),
+            FrozenMap(nodes), tuple(e for e in self.edges if e.source not in gone and e.target not in gone)
         )
 
 
@@ -137,6 +174,10 @@ def merged(graph: Graph, piece: Graph) -> tuple[Graph, dict[str, str]]:
         ids[node.id] = new_id
         taken.append(name)
         result = result.with_node(replace(node, id=new_id, name=name))
+    for node in piece.nodes.values():
+        if node.shares:  # with the copy, where that came along, else with a node of `graph`, else with nobody
+            shares = ids.get(node.shares, node.shares if node.shares in graph.nodes else "")
+            result = result.with_node(replace(result.nodes[ids[node.id]], shares=shares))
     for edge in piece.edges:
         result = result.with_edge(replace(edge, source=ids[edge.source], target=ids[edge.target]))
     return result, ids

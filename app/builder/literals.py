@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from app.builder.expressions import Expr, ExpressionError
+
 
 class _Auto:
     """A parameter that is taken from the shape that arrives (`in_channels` of a convolution)."""
@@ -67,6 +69,8 @@ def _encode(value: Any, depth: int) -> Any:
         return {"$auto": True}
     if isinstance(value, DType):
         return {"$dtype": value.name}
+    if isinstance(value, Expr):
+        return {"$expr": value.text}
     if isinstance(value, tuple) and depth:
         return {"$tuple": [_encode(item, depth - 1) for item in value]}
     if isinstance(value, float) and not math.isfinite(value):
@@ -94,6 +98,11 @@ def _decode(raw: Any, depth: int) -> Any:
             return AUTO
         if tag == "$dtype" and body in DTYPES:
             return DType(body)
+        if tag == "$expr" and isinstance(body, str):
+            try:
+                return Expr(body)
+            except ExpressionError as error:
+                raise BadLiteral(str(error)) from error
         if tag == "$tuple" and isinstance(body, list):
             return tuple(_decode(item, depth - 1) for item in body)
         if tag == "$float" and body in ("inf", "-inf", "nan"):
@@ -118,6 +127,8 @@ def to_code(value: Any) -> str:
         return "..."
     if isinstance(value, DType):
         return f"torch.{value.name}"
+    if isinstance(value, Expr):
+        return value.code()
     if isinstance(value, tuple):
         items = ", ".join(to_code(item) for item in value)
         return f"({items},)" if len(value) == 1 else f"({items})"

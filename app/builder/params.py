@@ -8,10 +8,13 @@ import re
 from typing import Any
 
 from app.builder.catalog import OpSpec, Param
+from app.builder.expressions import Expr, ExpressionError
 from app.builder.graph import Node
 from app.builder.literals import AUTO, DTYPES, DType
 
 LARGEST = 2**31 - 1
+# Kinds of parameters that may be an expression over the parameters of the block they stand in.
+COMPUTED = ("int", "float", "bool", "ints")
 # What `einsum` takes: letters and an ellipsis for each tensor, and perhaps those of the result.
 _LETTERS = r"[A-Za-z]*(?:\.\.\.)?[A-Za-z]*"
 _EQUATION = re.compile(rf"(?=[A-Za-z.]){_LETTERS}(?:,{_LETTERS})*(?:->{_LETTERS})?")
@@ -33,6 +36,10 @@ def check_param(param: Param, value: Any) -> None:
     if value is None:
         if not param.optional:
             raise ParamError(f"{param.name} cannot be None; {wants(param)}")
+        return
+    if isinstance(value, Expr):
+        if param.kind not in COMPUTED:
+            raise ParamError(f"{param.name} {wants(param)}, not an expression")
         return
     _CHECKS[param.kind](param, value)
 
@@ -73,7 +80,8 @@ def _check_ints(param: Param, value: Any) -> None:
         if (param.count and len(value) != param.count) or len(value) > 64:
             raise ParamError(f"{param.name} {wants(param)}, not {len(value)} of them")
         for item in value:
-            _check_int(param, item)
+            if not isinstance(item, Expr):
+                _check_int(param, item)
     elif param.count == 0 and param.required:
         raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
     else:
@@ -153,6 +161,39 @@ def _literal(param: Param, text: str) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+def parse_expression(param: Param, text: str) -> Any:
+    """The value that a person typed inside a block: as `parse_param`, or an expression over the block's parameters.
+
+    >>> parse_expression(Param("out_channels", "int"), "channels*2")
+    Expr(text='channels*2')
+    """
+    try:
+        return parse_param(param, text)
+    except ParamError:
+        if param.kind not in COMPUTED or text.strip() in ("None", "True", "False"):
+            raise
+        parts = _parts(text.strip()) if param.kind == "ints" and "," in text else [text.strip()]
+        try:
+            items = tuple(_item(part) for part in parts)
+        except ExpressionError as error:
+            raise ParamError(f"{param.name}: {error}") from None
+        if not any(isinstance(item, Expr) and item.names for item in items):
+            raise
+    value = items if param.kind == "ints" and "," in text else items[0]
+    check_param(param, value)
+    return value
+
+
+def _parts(text: str) -> list[str]:
+    inner = text[1:-1] if text.startswith("(") and text.endswith(")") else text
+    return [part for part in inner.split(",") if part.strip()]
+
+
+def _item(text: str) -> Any:
+    expression = Expr(text.strip())
+    return expression if expression.names else expression.evaluate({})
+
+
 def format_param(value: Any) -> str:
     """The value as a person would type it.
 
@@ -163,6 +204,8 @@ def format_param(value: Any) -> str:
         return "auto"
     if isinstance(value, DType):
         return value.name
+    if isinstance(value, Expr):
+        return value.text
     if isinstance(value, tuple):
         return ", ".join(format_param(item) for item in value) + ("," if len(value) == 1 else "")
     return value if isinstance(value, str) else repr(value)

@@ -55,8 +55,13 @@ def _name(graph: Graph, node: str) -> str:
     return graph.nodes[node].name if node in graph.nodes else node
 
 
+def kinds_fit(given: str, wanted: str) -> bool:
+    """Whether an output of one kind may be wired to a port of another; what a block takes is shown by its inside."""
+    return given == wanted or "any" in (given, wanted)
+
+
 def _check_kind(given: Port, wanted: Port, source: str, target: str) -> None:
-    if given.kind != wanted.kind:
+    if not kinds_fit(given.kind, wanted.kind):
         raise WrongKind(f"{source} gives a {given.kind}, {target} wants a {wanted.kind} as {wanted.name}")
 
 

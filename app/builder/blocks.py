@@ -1,0 +1,134 @@
+"""Blocks: named graphs that stand on a canvas as one node and become classes of their own.
+
+A block is an op like any other, `block.Residual`, in the catalog of the project that has it. Its input nodes are its
+ports, its output nodes its outputs, and parameters that it exposes can be set on each instance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from app.builder.catalog import Catalog, OpSpec, Param, Port
+from app.builder.graph import Graph, Node
+from app.builder.sheet import Bends, Comments, Positions
+from app.frozen import FrozenMap
+
+PREFIX = "block."
+_KEPT = 8
+
+
+class BlockError(ValueError):
+    """An edit of blocks that cannot be; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A named graph. `name` is an identifier, the name of its class; `params` are what instances may set."""
+
+    name: str
+    graph: Graph = field(default_factory=Graph)
+    positions: Positions = field(default_factory=FrozenMap)
+    comments: Comments = field(default_factory=FrozenMap)
+    bends: Bends = field(default_factory=FrozenMap)
+    params: tuple[Param, ...] = ()
+    note: str = ""
+
+    @property
+    def key(self) -> str:
+        return PREFIX + self.name
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """Its input nodes, in the order of the arguments of `forward`."""
+        return tuple(node for node in self.graph.nodes.values() if node.op == "input")
+
+    @property
+    def outputs(self) -> tuple[Node, ...]:
+        """Its output nodes, in the order in which `forward` returns them."""
+        return tuple(node for node in self.graph.nodes.values() if node.op == "output")
+
+
+Blocks = FrozenMap[str, Block]
+
+
+def block_of(op: str) -> str:
+    """The name of the block of an op, "" for other ops.
+
+    >>> block_of("block.Residual"), block_of("nn.Linear")
+    ('Residual', '')
+    """
+    return op.removeprefix(PREFIX) if op.startswith(PREFIX) else ""
+
+
+def used(graph: Graph) -> tuple[str, ...]:
+    """The names of the blocks that have instances in a graph, each once, in order."""
+    return tuple(dict.fromkeys(name for node in graph.nodes.values() if (name := block_of(node.op))))
+
+
+def contained(name: str, blocks: Mapping[str, Block]) -> tuple[str, ...]:
+    """The blocks inside a block, at any depth, those that others contain first; a block that contains itself is in it.
+
+    A name without a block is left out.
+    """
+    order: dict[str, None] = {}
+    path: list[tuple[str, list[str]]] = [(name, list(used(blocks[name].graph)) if name in blocks else [])]
+    seen: set[str] = set()
+    while path:
+        current, left = path[-1]
+        if left:
+            inner = left.pop(0)
+            if inner in blocks and inner not in seen:
+                seen.add(inner)
+                path.append((inner, list(used(blocks[inner].graph))))
+        else:
+            path.pop()
+            if path:
+                order[current] = None
+    return tuple(order)
+
+
+def would_contain_itself(blocks: Mapping[str, Block], outer: str, inner: str) -> bool:
+    """Whether an instance of `inner` on the sheet of `outer` would make a block contain itself."""
+    return inner == outer or outer in contained(inner, blocks)
+
+
+def spec_of(block: Block, blocks: Mapping[str, Block]) -> OpSpec:
+    """The op that a block is. An input takes whatever its inside takes; its kind shows when shapes are known."""
+    stem = "".join(f"_{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(block.name))
+    return OpSpec(
+        key=block.key,
+        kind="block",
+        target=block.name,
+        label=block.name,
+        category="block",
+        stem=stem,
+        inputs=tuple(Port(node.name, "any") for node in block.inputs),
+        outputs=tuple(Port(node.name, "any") for node in block.outputs),
+        params=block.params,
+        definition=block,
+        contains=tuple(blocks[name] for name in contained(block.name, blocks)),
+    )
+
+
+_made: list[tuple[Catalog, Blocks, Catalog]] = []
+
+
+def with_blocks(catalog: Catalog, blocks: Blocks) -> Catalog:
+    """The catalog with an op for every block. Asked again for the same values it gives the same catalog."""
+    if not blocks:
+        return catalog
+    for base, known, made in _made:
+        if base is catalog and known is blocks:
+            return made
+    made = catalog.plus(spec_of(block, blocks) for block in blocks.values())
+    _made[:] = [(catalog, blocks, made), *_made[: _KEPT - 1]]
+    return made
+
+
+def unused_name(blocks: Iterable[str], wanted: str) -> str:
+    """`wanted`, or the first of `wanted2`, `wanted3`, ... that no block bears."""
+    taken, number, name = set(blocks), 2, wanted
+    while name in taken:
+        name, number = f"{wanted}{number}", number + 1
+    return name

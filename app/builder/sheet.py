@@ -1,0 +1,68 @@
+"""What a canvas shows: a graph, where its nodes stand, what is written beside them and how its wires are led.
+
+A project has one such sheet, and so has every block; edits take whichever is in front.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar, cast
+
+from app.builder.graph import Edge, Graph
+from app.frozen import FrozenMap
+
+Point = tuple[float, float]
+Positions = FrozenMap[str, Point]
+# Points that a wire is led through, from its source to its target.
+Bends = FrozenMap[Edge, tuple[Point, ...]]
+
+FRAME, COMMENT = "frame", "comment"
+KINDS = (FRAME, COMMENT)
+
+
+@dataclass(frozen=True)
+class Comment:
+    """Text on the canvas. A frame stands behind the nodes that lie in it and takes them along when it is moved.
+
+    `color` is a category of the palette, "" for the plain one; `x`, `y` is the top left corner.
+    """
+
+    text: str
+    x: float
+    y: float
+    width: float
+    height: float
+    kind: str = COMMENT
+    color: str = ""
+
+
+Comments = FrozenMap[str, Comment]
+
+
+class Sheet(Protocol):
+    """The part of a project, or of a block, that edits on a canvas change."""
+
+    @property
+    def graph(self) -> Graph: ...
+
+    @property
+    def positions(self) -> Positions: ...
+
+    @property
+    def comments(self) -> Comments: ...
+
+    @property
+    def bends(self) -> Bends: ...
+
+
+S = TypeVar("S", bound=Sheet)
+
+
+def changed(sheet: S, **parts: Any) -> S:
+    """The sheet with other parts; bends of wires that are gone go with them."""
+    after = cast(S, replace(cast(Any, sheet), **{name: part for name, part in parts.items() if part is not None}))
+    if not after.bends or after.graph is sheet.graph:
+        return after
+    wires = set(after.graph.edges)
+    kept = FrozenMap({edge: points for edge, points in after.bends.items() if edge in wires})
+    return after if len(kept) == len(after.bends) else cast(S, replace(cast(Any, after), bends=kept))
