@@ -101,12 +101,13 @@ class Graph:
         return replace(self, nodes=self.nodes.set(node.id, node))
 
     def with_param(self, node: str, name: str, value: Any) -> Graph:
-        old = self.nodes[node]
+        """Set a parameter of the module that the node calls, which others may call too."""
+        old = self.owner(node)
         return self.with_node(replace(old, params=old.params.set(name, value)))
 
     def without_param(self, node: str, name: str) -> Graph:
         """Back to the default."""
-        old = self.nodes[node]
+        old = self.owner(node)
         return self.with_node(replace(old, params=old.params.without(name)))
 
     def with_name(self, node: str, name: str) -> Graph:
@@ -131,6 +132,31 @@ class Graph:
         owner = self.owner(node).id
         return tuple(other.id for other in self.nodes.values() if other.id == owner or other.shares == owner)
 
+    def with_shared(self, node: str, owner: str) -> Graph:
+        """Let a node call the module of another. Raises GraphError unless both are of one op."""
+        target = self.owner(owner)
+        if target.op != self.nodes[node].op:
+            raise GraphError(f"{self.nodes[node].name} and {target.name} are not of one kind, so they cannot share")
+        if target.id == node or self.nodes[node].shares == target.id:
+            return self
+        graph = self.unshared(node)
+        return graph.with_node(
+            replace(graph.nodes[node], shares=target.id, params=FrozenMap(), frozen=False, repeat=1, inits=FrozenMap())
+        )
+
+    def unshared(self, node: str) -> Graph:
+        """Give a node a module of its own, with the parameters it had; who shared with it shares on without it."""
+        old, owner = self.nodes[node], self.owner(node)
+        if owner.id != node:
+            return self.with_node(_owning(replace(old, shares=""), owner))
+        heirs = [other for other in self.sharing(node) if other != node]
+        graph = self
+        for other in heirs:
+            heir = graph.nodes[other]
+            heir = _owning(replace(heir, shares=""), old) if other == heirs[0] else replace(heir, shares=heirs[0])
+            graph = graph.with_node(heir)
+        return graph
+
     def without_nodes(self, ids: Iterable[str]) -> Graph:
         """Remove nodes and every wire that touches them. Of nodes that shared a module with one that goes, the first
         that stays has it then, with its parameters."""
@@ -146,12 +172,16 @@ class Graph:
                     node = replace(node, shares=heirs[owner.id])
                 else:
                     heirs[owner.id] = node.id
-                    node = replace(node, shares="", params=owner.params, frozen=owner.frozen, repeat=owner.repeat,
-                                   inits=owner.inits)  # fmt: skip
+                    node = _owning(replace(node, shares=""), owner)
             nodes[node.id] = node
         return Graph(
             FrozenMap(nodes), tuple(e for e in self.edges if e.source not in gone and e.target not in gone)
         )
+
+
+def _owning(node: Node, owner: Node) -> Node:
+    """The node with what the module of another is made of."""
+    return replace(node, params=owner.params, frozen=owner.frozen, repeat=owner.repeat, inits=owner.inits)
 
 
 def _grouped(edges: Iterable[Edge], key: Any) -> dict[str, tuple[Edge, ...]]:

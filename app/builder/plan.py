@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from app.builder.catalog import Catalog, OpSpec
 from app.builder.graph import Graph, Node
@@ -19,12 +19,17 @@ class Ref:
 
 @dataclass(frozen=True)
 class Step:
-    """One call. `args` holds the connected ports in the order of the spec; `live` says that an output needs it."""
+    """One call. `args` holds the connected ports in the order of the spec; `live` says that an output needs it.
+
+    `module` is the id of the node whose module is called, its own unless it is shared; the node has the parameters of
+    that module.
+    """
 
     node: Node
     spec: OpSpec
     args: FrozenMap[str, tuple[Ref, ...]]
     live: bool
+    module: str = ""
 
     @property
     def id(self) -> str:
@@ -45,6 +50,7 @@ class Plan:
     steps: tuple[Step, ...]
     loops: tuple[str, ...] = ()
     passed: FrozenMap[str, Ref | None] = field(default_factory=FrozenMap)
+    catalog: Catalog | None = field(default=None, compare=False, repr=False)
 
 
 def plan(graph: Graph, catalog: Catalog) -> Plan:
@@ -60,11 +66,20 @@ def plan(graph: Graph, catalog: Catalog) -> Plan:
     order = [node for node in order if node not in ends] + [node for node in outputs if node in reached]
     taken = {node: _arguments(graph, catalog, node) for node in order if not graph.nodes[node].muted}
     live = _needed(outputs, taken) if outputs else set(taken)
-    steps = (Step(graph.nodes[node], catalog.of(graph, graph.nodes[node]), args, node in live)
-             for node, args in taken.items())  # fmt: skip
+    steps = (_step(graph, catalog, node, args, node in live) for node, args in taken.items())
     refs = {node.id: passed_by(graph, catalog, Ref(node.id, 0)) for node in graph.nodes.values()
             if node.muted and node.id in reached}  # fmt: skip
-    return Plan(tuple(steps), loops, FrozenMap(refs))
+    return Plan(tuple(steps), loops, FrozenMap(refs), catalog)
+
+
+def _step(graph: Graph, catalog: Catalog, node_id: str, args: Arguments, live: bool) -> Step:
+    node = graph.nodes[node_id]
+    spec = catalog.of(graph, node)
+    owner = graph.owner(node_id) if node.shares else node
+    if owner is not node and owner.op == node.op:
+        node = replace(node, params=owner.params, frozen=owner.frozen, repeat=owner.repeat, inits=owner.inits)
+        return Step(node, spec, args, live, owner.id)
+    return Step(node, spec, args, live, node_id)
 
 
 Arguments = FrozenMap[str, tuple["Ref", ...]]

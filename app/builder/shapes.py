@@ -5,71 +5,222 @@ Answers are kept by what determines them (op, parameters, arriving types), so an
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from app.builder import ops
 from app.builder.calls import Failed, Ran, run
-from app.builder.catalog import OpSpec, Param
+from app.builder.catalog import Catalog, OpSpec, Param
+from app.builder.expressions import ExpressionError, computed, expressions
 from app.builder.literals import AUTO
 from app.builder.params import ParamError, check_param
-from app.builder.plan import Plan, Ref, Step
+from app.builder.plan import Plan, Ref, Step, plan
 from app.builder.value_types import TensorType, TupleType, ValueType
 from app.frozen import FrozenMap
 
 _KEPT = 8192
 
+Inputs = FrozenMap[str, tuple[ValueType, ...]]
+
 
 @dataclass(frozen=True)
-class StepResult:
-    """`outcome` is None where something upstream is missing or broken, so nothing can be said of this call."""
+class Inside:
+    """A block looked into, with what arrives at one instance of it. The steps have their expressions computed."""
+
+    plan: Plan
+    results: Mapping[str, StepResult]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One of the modules that a repeated node stands for, or the one instance of a block."""
 
     outcome: Ran | Failed | None
     resolved: FrozenMap[str, Any]
-    inputs: FrozenMap[str, tuple[ValueType, ...]]
+    inputs: Inputs
+    inside: Inside | None = None
 
 
-_memo: OrderedDict[tuple[Any, ...], Ran | Failed] = OrderedDict()
-_memo_lock = threading.Lock()
+@dataclass(frozen=True)
+class StepResult:
+    """`outcome` is None where something upstream is missing or broken, so nothing can be said of this call.
+
+    `turns` has one entry a repetition for a block and for what is repeated; `resolved` and `inputs` are the first's.
+    What a module called once more holds is counted where it is called first.
+    """
+
+    outcome: Ran | Failed | None
+    resolved: FrozenMap[str, Any]
+    inputs: Inputs
+    turns: tuple[Turn, ...] = ()
 
 
-def infer(plan: Plan) -> dict[str, StepResult]:
-    """The result of every step, by node id."""
+_Made = dict[str, StepResult]  # by module, the first call of each
+
+
+def infer(walk: Plan, given: Mapping[str, ValueType] | None = None) -> dict[str, StepResult]:
+    """The result of every step, by node id. `given` is what arrives at the inputs, by their ids: those of a block have
+    no shape of their own."""
     results: dict[str, StepResult] = {}
-    for step in plan.steps:
-        results[step.id] = _infer_step(step, results)
+    made: _Made = {}
+    for step in walk.steps:
+        if step.spec.kind == "input" and given is not None:
+            value = given.get(step.id)
+            results[step.id] = StepResult(Ran((value,)) if value is not None else None, step.node.params, FrozenMap())
+        else:
+            results[step.id] = _infer_step(step, results, walk.catalog, made)
     return results
 
 
-def _infer_step(step: Step, results: dict[str, StepResult]) -> StepResult:
+def _infer_step(step: Step, results: dict[str, StepResult], catalog: Catalog | None, made: _Made) -> StepResult:
     inputs = {port: tuple(_value(ref, results) for ref in refs) for port, refs in step.args.items()}
-    known = FrozenMap({port: values for port, values in inputs.items() if None not in values})
-    resolved = resolve(step, known)  # type: ignore[arg-type]
+    known: Inputs = FrozenMap({port: values for port, values in inputs.items() if None not in values})  # type: ignore
     complete = all(port.name in known for port in step.spec.inputs if port.required or port.name in inputs)
+    first = made.get(step.module) if step.module != step.id or step.node.shares else None
+    if first is not None:
+        step = replace(step, node=replace(step.node, params=_settled(step, first)))
+    able = complete and step.spec.kind not in ("unknown", "output") and _sound(step)
+    if step.spec.kind != "block" and step.node.repeat == 1:
+        turn = _turn(step, known, able)
+        result = StepResult(turn.outcome, turn.resolved, turn.inputs)
+    else:
+        result = _in_turns(step, known, able, catalog)
+    if first is not None:
+        return _once_more(result, first)
+    if step.spec.kind in ("module", "block"):
+        made.setdefault(step.module, result)
+    return result
+
+
+def _settled(step: Step, first: StepResult) -> FrozenMap[str, Any]:
+    """The parameters of a module that was made already: what its first call was given has settled them."""
+    auto = {p.name: first.resolved[p.name] for p in step.spec.params if p.auto and p.name in first.resolved}
+    return step.node.params.update(auto)
+
+
+def _once_more(result: StepResult, first: StepResult) -> StepResult:
+    """The result of a further call of a module. Nothing is known of it if the module would have to be another."""
+    if _made_of(result) != _made_of(first):
+        return replace(result, outcome=None)
+    outcome = result.outcome
+    return replace(result, outcome=replace(outcome, parameters=0) if isinstance(outcome, Ran) else outcome)
+
+
+def _made_of(result: StepResult) -> tuple[Any, ...]:
+    """Everything that decides what parameters the modules of a step have."""
+    if not result.turns:
+        return (result.resolved,)
+    return tuple(
+        (turn.resolved, *(_made_of(turn.inside.results[step.id]) for step in turn.inside.plan.steps
+                          if step.spec.kind in ("module", "block"))) if turn.inside else (turn.resolved,)
+        for turn in result.turns
+    )  # fmt: skip
+
+
+def _turn(step: Step, known: Inputs, able: bool) -> Turn:
+    """One call of one module or function."""
+    resolved = resolve(step, known)
     settled = all(resolved.get(p.name) is not AUTO and (not p.required or p.name in resolved) for p in step.spec.params)
-    fitting = all(_kind(value) == port.kind for port in step.spec.inputs for value in known.get(port.name, ()))
-    if step.spec.kind in ("unknown", "output") or not (complete and settled and fitting and _sound(step)):
-        return StepResult(None, resolved, known)  # type: ignore[arg-type]
-    return StepResult(_remembered(step.spec, resolved, known), resolved, known)  # type: ignore[arg-type]
+    fitting = all(_fits(value, port.kind) for port in step.spec.inputs for value in known.get(port.name, ()))
+    if not (able and settled and fitting):
+        return Turn(None, resolved, known)
+    return Turn(_remembered(step.spec, resolved, known), resolved, known)
 
 
-def _value(ref: Ref, results: dict[str, StepResult]) -> ValueType | None:
+def _in_turns(step: Step, known: Inputs, able: bool, catalog: Catalog | None) -> StepResult:
+    """A block, or what is repeated: what one gives is the first input of the next."""
+    turns: list[Turn] = []
+    port = step.spec.inputs[0].name if step.spec.inputs else ""
+    for _ in range(step.node.repeat):
+        if turns and turns[-1].inputs == known:
+            turns.append(turns[-1])
+        else:
+            turns.append(_block(step, known, able, catalog) if step.spec.definition else _turn(step, known, able))
+        last = turns[-1].outcome
+        if step.node.repeat > 1 and not (isinstance(last, Ran) and len(last.outputs) == 1 and port in known):
+            break
+        if isinstance(last, Ran) and port:
+            known = known.set(port, last.outputs[:1])
+    whole = len(turns) == step.node.repeat
+    outcome = turns[-1].outcome if whole or not isinstance(turns[-1].outcome, Ran) else None
+    if isinstance(outcome, Ran):
+        numbers = [turn.outcome for turn in turns if isinstance(turn.outcome, Ran)]
+        fixed = next((ran.fixed_batch for ran in numbers if ran.fixed_batch), 0)
+        outcome = Ran(outcome.outputs, sum(ran.parameters for ran in numbers), fixed)
+    return StepResult(outcome, turns[0].resolved, turns[0].inputs, tuple(turns))
+
+
+def _block(step: Step, known: Inputs, able: bool, catalog: Catalog | None) -> Turn:
+    """The inside of a block with what arrives here; the same inside for the same parameters and types."""
+    block = step.spec.definition
+    assert block is not None and catalog is not None
+    resolved = FrozenMap({p.name: step.node.params.get(p.name, p.default) for p in step.spec.params})
+    if not able:
+        return Turn(None, resolved, known)
+    key = (block, step.spec.contains, resolved, known)
+    with _memo_lock:
+        kept = _insides.get(key)
+    if kept is not None and kept[0] is catalog:
+        return kept[1]
+    walk = computed_plan(plan(block.graph, catalog), resolved)
+    results = infer(walk, {node.id: known[node.name][0] for node in block.inputs if node.name in known})
+    turn = Turn(_given_back(walk, results), resolved, known, Inside(walk, results))
+    with _memo_lock:
+        _insides[key] = (catalog, turn)
+        if len(_insides) > _KEPT:
+            _insides.popitem(last=False)
+    return turn
+
+
+def _given_back(walk: Plan, results: Mapping[str, StepResult]) -> Ran | None:
+    """What comes out of a block, if all of it is known."""
+    ends = [step for step in walk.steps if step.spec.kind == "output"]
+    values = [_value(step.refs()[0], results) if step.refs() else None for step in ends]
+    outcomes = [results[step.id].outcome for step in walk.steps if step.live]
+    if not ends or None in values:
+        return None
+    ran = [outcome for outcome in outcomes if isinstance(outcome, Ran)]
+    fixed = next((outcome.fixed_batch for outcome in ran if outcome.fixed_batch), 0)
+    return Ran(tuple(values), sum(outcome.parameters for outcome in ran), fixed)  # type: ignore[arg-type]
+
+
+def computed_plan(walk: Plan, values: Mapping[str, Any]) -> Plan:
+    """The plan with every expression computed; one that cannot be stays, and its step does not run."""
+    return replace(walk, steps=tuple(_computed(step, values) for step in walk.steps))
+
+
+def _computed(step: Step, values: Mapping[str, Any]) -> Step:
+    params = {}
+    for name, value in step.node.params.items():
+        with contextlib.suppress(ExpressionError):
+            value = computed(value, values)
+        params[name] = value
+    same = all(params[name] is value for name, value in step.node.params.items())
+    return step if same else replace(step, node=replace(step.node, params=FrozenMap(params)))
+
+
+def _value(ref: Ref, results: Mapping[str, StepResult]) -> ValueType | None:
     result = results.get(ref.node)
     if result is None or not isinstance(result.outcome, Ran) or ref.output >= len(result.outcome.outputs):
         return None
     return result.outcome.outputs[ref.output]
 
 
-def _kind(value: ValueType | None) -> str:
-    """The kind of port that the value fits."""
-    return "tuple" if isinstance(value, TupleType) else "tensor"
+def _fits(value: ValueType | None, kind: str) -> bool:
+    """Whether a value may arrive at a port of a kind."""
+    return kind == "any" or kind == ("tuple" if isinstance(value, TupleType) else "tensor")
 
 
 def _sound(step: Step) -> bool:
     """Whether the node sets nothing but parameters that its op has, to values that they may have."""
-    return all((param := step.spec.param(name)) and _allowed(param, value) for name, value in step.node.params.items())
+    return all(
+        (param := step.spec.param(name)) and _allowed(param, value) and not any(expressions(value))
+        for name, value in step.node.params.items()
+    )
 
 
 def _allowed(param: Param, value: Any) -> bool:
@@ -80,7 +231,7 @@ def _allowed(param: Param, value: Any) -> bool:
     return True
 
 
-def resolve(step: Step, inputs: FrozenMap[str, tuple[ValueType, ...]]) -> FrozenMap[str, Any]:
+def resolve(step: Step, inputs: Inputs) -> FrozenMap[str, Any]:
     """The node's parameters with every AUTO put in place as far as the arriving shapes tell.
 
     A value that its parameter may not have is left out: what is here can be written into source.
@@ -109,8 +260,13 @@ def _arriving(key: str, param: str, inputs: FrozenMap[str, tuple[ValueType, ...]
     return sizes if sizes and all(isinstance(size, int) for size in sizes) else AUTO
 
 
+_memo: OrderedDict[tuple[Any, ...], Ran | Failed] = OrderedDict()
+_insides: OrderedDict[tuple[Any, ...], tuple[Catalog, Turn]] = OrderedDict()
+_memo_lock = threading.Lock()
+
+
 def _remembered(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any]) -> Ran | Failed:
-    key = (spec.key, params, inputs)
+    key = (spec.key, spec.target, params, inputs)
     with _memo_lock:
         kept = _memo.get(key)
         if kept is not None:
