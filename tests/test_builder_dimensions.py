@@ -81,35 +81,46 @@ def _at(stories: tuple[DimensionStory, ...]) -> tuple[int, ...]:
     return tuple(size.at(BATCH) if isinstance(size, Dim) else size for size in sizes if size is not None)
 
 
-# Of these torch alone knows the shape, or a part of it.
-BY_TORCH_ALONE = {
-    "nn.Unfold", "nn.Fold", "nn.FractionalMaxPool2d", "nn.FractionalMaxPool3d", "nn.CosineSimilarity",
-    "nn.PairwiseDistance",
-}  # fmt: skip
-
-FUNCTIONS = set("""
-    F.relu F.softmax F.glu F.max_pool2d F.interpolate F.pad F.pixel_shuffle F.scaled_dot_product_attention F.one_hot
-    Tensor.view Tensor.expand operator.add operator.sub operator.mul torch.reshape torch.flatten torch.permute
-    torch.transpose torch.movedim torch.squeeze torch.unsqueeze torch.tile torch.repeat_interleave torch.chunk
-    torch.split torch.select torch.narrow torch.roll torch.mean torch.sum torch.max torch.argmax torch.topk torch.sort
-    torch.zeros_like torch.matmul torch.bmm torch.einsum torch.cat torch.stack torch.where torch.masked_fill
-""".split())
+# Ops of which torch alone knows a size, and why no formula says it.
+BY_TORCH_ALONE: dict[str, str] = {}
 
 
 @pytest.mark.parametrize("op", catalog())
-def test_every_op_has_a_story_that_agrees_with_torch(op: str) -> None:
-    graph = around(catalog()[op])
+def test_every_dimension_of_every_op_has_a_formula_that_agrees_with_torch(op: str) -> None:
+    spec = catalog()[op]
+    graph = around(spec)
     analysis = analyse(graph)
-    for number in range(len(catalog()[op].outputs) or 1):
-        stories = told(graph, "it", number, analysis) if "it" in graph.nodes else ()
+    for number in range(len(spec.outputs)):
         value = analysis.values.get(("it", number))
-        if isinstance(value, TensorType) and catalog()[op].inputs:
-            assert tuple(story.result for story in stories) == value.shape
-            assert all(story.words for story in stories)
+        if not isinstance(value, TensorType):
+            continue
+        stories = told(graph, "it", number, analysis)
+        assert tuple(story.result for story in stories) == value.shape
         for story in stories:
+            assert story.words
+            assert story.formula is not None or op in BY_TORCH_ALONE, f"no rule for {op}: {story}"
             assert story.formula is None or story.formula.result == story.result
-            told_of = op in FUNCTIONS or (op.startswith("nn.") and op not in BY_TORCH_ALONE)
-            assert story.formula is not None or not told_of, story
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_windows_laid_out_and_back_and_ratios_tell_the_shape_of_torch(data: st.DataObject) -> None:
+    two = st.tuples(ints(1, 3), ints(1, 3))
+    shape: tuple[int, ...] = (4, 9, 7)
+    drawn: dict[str, st.SearchStrategy[dict[str, Any]]] = {
+        "nn.Unfold": st.fixed_dictionaries({"kernel_size": two, "stride": two, "padding": two, "dilation": two}),
+        "nn.FractionalMaxPool2d": st.fixed_dictionaries({"kernel_size": st.just(2),
+                                                         "output_ratio": st.sampled_from([0.5, 0.7, 0.31])}),
+        "nn.Upsample": st.fixed_dictionaries({"scale_factor": st.sampled_from([2.0, 1.5, 2.7, 0.4])}),
+        "F.interpolate": st.fixed_dictionaries({"scale_factor": st.sampled_from([3.0, 1.3])}),
+    }  # fmt: skip
+    op = data.draw(st.sampled_from(sorted(drawn)))
+    graph = net([("input", "in", {"shape": shape}), (op, "it", data.draw(drawn[op])), ("output", "out", {})])
+    analysis = analyse(graph)
+    assume(analysis.runnable)
+    stories = told(graph, "it", analysis=analysis)
+    assert _at(stories) == tuple(run(analysis.source, BATCH)[0].shape)
+    assert all(story.formula is not None for story in stories), stories
 
 
 @settings(max_examples=40, deadline=None)
@@ -292,6 +303,17 @@ def test_what_torch_alone_knows_has_no_formula() -> None:
     stories = told(graph, "it", analysis=lying)
     assert (stories[1].formula, stories[1].words, stories[1].source) == (None, BY_TORCH, None)
     assert stories[0].formula is not None
+
+
+def test_layers_one_behind_the_other_are_told_by_the_last_of_them() -> None:
+    graph = net([("input", "in", {"shape": (8, 28, 28)}), ("nn.Conv2d", "it", {"out_channels": 8}), ("output", "o", {})])
+    graph = graph.with_node(replace(graph.nodes["it"], repeat=3))
+    analysis = analyse(graph)
+    thrice = replace(analysis, values=analysis.values.set(("it", 0), TensorType((Dim(1), 8, 22, 22))))
+    height = told(graph, "it", analysis=thrice)[2]
+    assert lines(height)[-1] == "  = ⌊21/1⌋ + 1 = 22"
+    assert height.words.endswith("This is the last of 3, one behind the other.")
+    assert height.source is not None and (height.source.node, height.source.dimension) == ("in", 2)
 
 
 def test_nothing_is_told_of_what_is_not_known() -> None:

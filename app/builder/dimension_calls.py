@@ -54,6 +54,7 @@ class Call:
     shape: tuple[Size, ...]
     category: str = ""
     muted: bool = False
+    repeat: int = 1
 
     @property
     def first(self) -> Arrived:

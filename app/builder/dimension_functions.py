@@ -166,3 +166,22 @@ def attention(call: Call) -> tuple[Told, ...]:
 
 def one_hot(call: Call) -> tuple[Told, ...]:
     return (*(kept(call.first, i) for i in range(len(call.first.shape))), set_by("num_classes", call.shape[-1]))
+
+
+def compared(call: Call) -> tuple[Told, ...]:
+    """`nn.CosineSimilarity` and `nn.PairwiseDistance`: both stretch to a common shape, one dimension is summed away."""
+    tensors = tuple(many[0] for many in call.inputs.values())
+    told = stretched(tensors)
+    at = call.params.get("dim", 1) if "dim" in call.params else -1
+    if call.params.get("keepdim"):
+        told[at] = Told(Formula("1"), "keepdim=True leaves a 1 where the vectors were.", told[at].source)
+    else:
+        del told[at]
+    return tuple(told)
+
+
+def gather(call: Call) -> tuple[Told, ...]:
+    """`torch.gather`: one value for each index, so the shape is that of `index`."""
+    index = call.inputs["index"][0]
+    words = f"One value is picked for each index of {index.name}."
+    return tuple(kept(index, i, "" if size == Dim(1) else words) for i, size in enumerate(index.shape))

@@ -93,7 +93,7 @@ def _shuffled(call: Call, name: str, channels: str, side: str, words: str) -> tu
 
 
 def upsampled(call: Call) -> tuple[Told, ...]:
-    """`size` as it is given, or the size that arrives times `scale_factor`, which must be a whole number here."""
+    """`size` as it is given, or the size that arrives times `scale_factor`, rounded down."""
     arrived = call.first
     told = list(kept(arrived, i) for i in range(2))
     for axis, i in enumerate(range(2, len(arrived.shape))):
@@ -101,9 +101,11 @@ def upsampled(call: Call) -> tuple[Told, ...]:
             told.append(set_by("size", call.each("size", axis)))
             continue
         factor = call.each("scale_factor", axis)
-        scale = Symbol("f", "scale_factor", int(factor))
-        words = f"Each becomes {int(factor)} in a row."
-        told.append(Told(Formula("x*f", (arrived.symbol("x", i), scale)), words, arrived.origin(i)))
+        whole = factor == int(factor)
+        scale = Symbol("f", "scale_factor", int(factor) if whole else float(factor))
+        words = f"Each becomes {int(factor)} in a row." if whole else f"{factor} times as many, rounded down."
+        text = "x*f" if whole else "floor(x*f)"
+        told.append(Told(Formula(text, (arrived.symbol("x", i), scale)), words, arrived.origin(i)))
     return tuple(told)
 
 

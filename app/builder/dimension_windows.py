@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from app.builder.dimension_calls import Arrived, Call, Told, counted, kept, set_by
 from app.builder.formula import Formula, Symbol
+from app.builder.value_types import Size
 
 AxisRule = Callable[[Call, Arrived, int, int], Told]
 
@@ -41,6 +42,57 @@ def adaptive(call: Call) -> tuple[Told, ...]:
 
 def unpooling(call: Call) -> tuple[Told, ...]:
     return _windows(call, _same_channels(call), _unpool_axis)
+
+
+def unfolding(call: Call) -> tuple[Told, ...]:
+    """`nn.Unfold`: (N, C, H, W) becomes (N, C·∏k, L), L the number of windows."""
+    arrived = call.first
+    c, rank = arrived.symbol("c", -3), len(arrived.shape)
+    kernel = tuple(Symbol(f"k{i}", f"kernel_size[{i}]", call.each("kernel_size", i)) for i in (0, 1))
+    words = "A column holds all values of one window: channels times the pixels of the kernel."
+    column = Told(Formula("c*k0*k1", (c, *kernel)), words, arrived.origin(-3))
+    text, symbols = _places(call, arrived.shape[-2], arrived.shape[-1], arrived)
+    count = Told(Formula(text, symbols), "One column for each place of the window.", arrived.origin(-1))
+    return (*(kept(arrived, i) for i in range(rank - 3)), column, count)
+
+
+def _places(call: Call, height: Size, width: Size, arrived: Arrived) -> tuple[str, tuple[Symbol, ...]]:
+    """How often a window finds a place: the two counts multiplied."""
+    text, symbols = [], []
+    for axis, (letter, size) in enumerate((("h", height), ("w", width))):
+        named = _symbols(call, axis)
+        text.append(f"(({letter} + 2*p{axis} - d{axis}*(k{axis} - 1) - 1)//s{axis} + 1)")
+        symbols.append(Symbol(letter, f"dim {len(arrived.shape) - 2 + axis} of {arrived.name}", size))
+        symbols += [Symbol(f"{one.letter}{axis}", f"{one.meaning}[{axis}]", one.value) for one in named]
+    return "*".join(text), tuple(symbols)
+
+
+def folding(call: Call) -> tuple[Told, ...]:
+    """`nn.Fold`: (N, C·∏k, L) becomes (N, C, *output_size)."""
+    arrived = call.first
+    rank = len(arrived.shape)
+    kernel = tuple(Symbol(f"k{i}", f"kernel_size[{i}]", call.each("kernel_size", i)) for i in (0, 1))
+    words = "Each column is laid back as a window of so many channels; where windows overlap they are added."
+    channels = Told(Formula("c/(k0*k1)", (arrived.symbol("c", rank - 2), *kernel)), words, arrived.origin(rank - 2))
+    sides = (set_by(f"output_size[{i}]", call.each("output_size", i), source=arrived.origin(-1)) for i in (0, 1))
+    return (*(kept(arrived, i) for i in range(rank - 2)), channels, *sides)
+
+
+def fractional(call: Call) -> tuple[Told, ...]:
+    return _windows(call, _same_channels(call), _fractional_axis)
+
+
+def _fractional_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> Told:
+    before, ratio = arrived.shape[dimension], call.params.get("output_ratio")
+    if call.params.get("output_size") is not None:
+        size = call.each("output_size", axis)
+        return set_by("output_size", size, f"output_size sets the {size}: windows of uneven steps reach over {before}.")
+    ratio = ratio[axis] if isinstance(ratio, tuple) else ratio
+    if ratio is None:
+        raise KeyError("output_ratio")
+    symbols = (arrived.symbol("h", dimension, "input size"), Symbol("r", "output_ratio", float(ratio)))
+    return Told(Formula("floor(h*r)", symbols), f"output_ratio keeps {ratio} of the {before}, rounded down.",
+                arrived.origin(dimension))  # fmt: skip
 
 
 def axes(op: str) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from app.builder import dimension_functions as functions
@@ -93,7 +93,8 @@ def explain_output(
     for i, size in enumerate(call.shape):
         one = told[i] if told else None
         if one is None or one.formula.result != size:
-            stories.append(DimensionStory(i, names[i], size, BY_TORCH))
+            words = f"Worked out inside {spec.label}; go in to see each step." if spec.kind == "block" else BY_TORCH
+            stories.append(DimensionStory(i, names[i], size, words))
         else:
             stories.append(DimensionStory(i, names[i], size, one.words, one.formula, one.source))
     return tuple(stories)
@@ -179,9 +180,11 @@ def _call(graph: Graph, analysis: Analysis, node: Node, spec: OpSpec, output: in
         result = next(iter(inputs.values()))[0].type
     if not isinstance(result, TensorType) or (not inputs and spec.kind != "input"):
         return None
-    params = {param.name: spec.value(node, param.name) for param in spec.params}
+    owner = graph.owner(node.id)
+    params = {param.name: spec.value(owner, param.name) for param in spec.params}
     params.update(analysis.resolved.get(node.id, {}))
-    return Call(node.op, spec.label, node.name, params, inputs, output, result.shape, spec.category, node.muted)
+    return Call(node.op, spec.label, node.name, params, inputs, output, result.shape, spec.category, node.muted,
+                owner.repeat)  # fmt: skip
 
 
 def _told(call: Call, spec: OpSpec) -> tuple[Told, ...] | None:
@@ -189,10 +192,29 @@ def _told(call: Call, spec: OpSpec) -> tuple[Told, ...] | None:
     if rule is None:
         return None
     try:
-        told = rule(call)
+        told = _repeated(call, rule) if call.repeat > 1 and not call.muted else rule(call)
     except (IndexError, KeyError, TypeError, ZeroDivisionError):  # arguments that torch reads in another way
         return None
-    return told if len(told) == len(call.shape) else None
+    return told if told is not None and len(told) == len(call.shape) else None
+
+
+def _repeated(call: Call, rule: Rule) -> tuple[Told, ...] | None:
+    """Of layers that stand one behind the other, the last: the formula with what arrives there."""
+    told = rule(call)
+    for number in range(2, call.repeat + 1):
+        sizes = tuple(one.formula.result for one in told)
+        if None in sizes:
+            return None
+        before = call.first
+        shape = TensorType(tuple(size for size in sizes if size is not None), before.type.dtype)
+        port = next(iter(call.inputs))
+        arrived = replace(before, name=f"repetition {number - 1}", type=shape)
+        call = replace(call, inputs={**call.inputs, port: (arrived, *call.inputs[port][1:])})
+        told = rule(call)
+    last = f" This is the last of {call.repeat}, one behind the other."
+    changed = tuple(size != was for size, was in zip(call.shape, call.first.shape, strict=False))
+    return tuple(replace(one, words=one.words + last) if i < len(changed) and changed[i] else one
+                 for i, one in enumerate(told))  # fmt: skip
 
 
 def _names(call: Call, spec: OpSpec) -> tuple[str, ...]:
@@ -251,6 +273,11 @@ _RULES: tuple[tuple[str, Rule], ...] = (
     (r"nn\.PixelUnshuffle|F\.pixel_unshuffle", layers.unshuffled),
     (r"nn\.Upsampl\w+|F\.interpolate", layers.upsampled),
     (r"nn\.MaxUnpool[123]d", windows.unpooling),
+    (r"nn\.FractionalMaxPool[23]d", windows.fractional),
+    (r"nn\.Unfold", windows.unfolding),
+    (r"nn\.Fold", windows.folding),
+    (r"nn\.(CosineSimilarity|PairwiseDistance)", functions.compared),
+    (r"torch\.gather", functions.gather),
     (r"nn\.(Identity|ChannelShuffle)", functions.same),
     (r"(torch|Tensor)\.(roll|flip|sort|\w+_like|to|contiguous|clone|detach)", functions.same),
     (r"(torch|Tensor)\.(movedim|moveaxis)", functions.movedim),

@@ -9,6 +9,9 @@ from functools import cached_property
 
 from app.builder.value_types import Dim, Size
 
+# A ratio is no size, but may stand in a formula of one.
+Value = Size | float
+
 
 @dataclass(frozen=True)
 class Symbol:
@@ -16,7 +19,7 @@ class Symbol:
 
     letter: str
     meaning: str
-    value: Size
+    value: Value
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,8 @@ class NotExact(ArithmeticError):
 class Formula:
     """`text` is an expression over the letters, in Python's notation.
 
-    `//` rounds down, `/` divides without a rest, `ceil(a, b)` divides and rounds up, `broadcast(a, b)` is the size that
-    both stretch to.
+    `//` rounds down, `/` divides without a rest, `ceil(a, b)` divides and rounds up, `floor(a)` rounds a product with
+    a ratio down, `broadcast(a, b)` is the size that both stretch to.
     """
 
     text: str
@@ -50,16 +53,17 @@ class Formula:
         return ast.parse(self.text, mode="eval").body
 
     @cached_property
-    def _values(self) -> dict[str, Size]:
+    def _values(self) -> dict[str, Value]:
         return {symbol.letter: symbol.value for symbol in self.symbols}
 
     @property
     def result(self) -> Size | None:
         """What comes out, None where it cannot be said."""
         try:
-            return _value(self._tree, self._values)
+            result = _value(self._tree, self._values)
         except NotExact:
             return None
+        return None if isinstance(result, float) else result
 
     @property
     def symbolic(self) -> str:
@@ -123,7 +127,8 @@ class Formula:
 
 
 def _rounds(part: ast.AST) -> bool:
-    return (isinstance(part, ast.BinOp) and isinstance(part.op, ast.FloorDiv)) or _called(part, "ceil")
+    floor = isinstance(part, ast.BinOp) and isinstance(part.op, ast.FloorDiv)
+    return floor or _called(part, "ceil") or _called(part, "floor")
 
 
 def _called(part: ast.AST, name: str) -> bool:
@@ -134,68 +139,85 @@ def _text(line: Line) -> str:
     return "".join(piece.text for piece in line)
 
 
-def _size(size: Size | None) -> str:
+def _size(size: Value | None) -> str:
     return str(size).replace("-", "−")
 
 
 # --- Working out
 
 
-def _value(part: ast.expr, values: dict[str, Size]) -> Size:
+def _value(part: ast.expr, values: dict[str, Value]) -> Value:
     """Raises NotExact."""
     if isinstance(part, ast.Constant) and isinstance(part.value, int):
         return part.value
     if isinstance(part, ast.Name):
         return values[part.id]
     if isinstance(part, ast.Call):
-        left, right = (_value(arg, values) for arg in part.args)
-        return _ceil(left, right) if _called(part, "ceil") else _stretched(left, right)
+        return _CALLS[_function(part)](*(_value(arg, values) for arg in part.args))
     assert isinstance(part, ast.BinOp), part
     return _OPERATORS[type(part.op)](_value(part.left, values), _value(part.right, values))
 
 
-def _made(scale: int, offset: int) -> Size:
-    return Dim(scale, offset) if scale else offset
+def _function(part: ast.Call) -> str:
+    assert isinstance(part.func, ast.Name)
+    return part.func.id
 
 
-def _parts(size: Size) -> tuple[int, int]:
+def _made(scale: int, offset: Value) -> Value:
+    if scale and not isinstance(offset, int):
+        raise NotExact
+    return Dim(scale, offset) if scale and isinstance(offset, int) else offset
+
+
+def _parts(size: Value) -> tuple[int, int]:
+    """What it has for each sample, and besides. Raises NotExact for a ratio."""
+    if isinstance(size, float):
+        raise NotExact
     return (size.scale, size.offset) if isinstance(size, Dim) else (0, size)
 
 
-def _add(a: Size, b: Size, sign: int = 1) -> Size:
+def _add(a: Value, b: Value, sign: int = 1) -> Value:
     (scale, offset), (other, more) = _parts(a), _parts(b)
     return _made(scale + sign * other, offset + sign * more)
 
 
-def _multiply(a: Size, b: Size) -> Size:
+def _multiply(a: Value, b: Value) -> Value:
+    if not isinstance(a, Dim) and not isinstance(b, Dim):
+        return a * b
     if isinstance(a, Dim) and isinstance(b, Dim):
         raise NotExact
     (scale, offset), (other, more) = _parts(a), _parts(b)
     return _made(scale * more + other * offset, offset * more)
 
 
-def _divide(a: Size, b: Size) -> Size:
+def _divide(a: Value, b: Value) -> Value:
     """Without a rest."""
     if isinstance(b, Dim) and isinstance(a, Dim) and b.scale and a == _multiply(b, a.scale // b.scale):
         return a.scale // b.scale
-    if isinstance(b, Dim) or not b or any(part % b for part in _parts(a)):
+    if isinstance(b, Dim | float) or not b or any(part % b for part in _parts(a)):
         raise NotExact
     return _made(_parts(a)[0] // b, _parts(a)[1] // b)
 
 
-def _floor(a: Size, b: Size) -> Size:
+def _floor(a: Value, b: Value) -> Value:
     if isinstance(a, int) and isinstance(b, int) and b:
         return a // b
     return _divide(a, b)
 
 
-def _ceil(a: Size, b: Size) -> Size:
+def _ceil(a: Value, b: Value) -> Value:
     if isinstance(a, int) and isinstance(b, int) and b:
         return -(-a // b)
     return _divide(a, b)
 
 
-def _stretched(a: Size, b: Size) -> Size:
+def _whole(a: Value) -> Value:
+    if isinstance(a, Dim):
+        raise NotExact
+    return int(a)
+
+
+def _stretched(a: Value, b: Value) -> Value:
     if a == b or b == 1:
         return a
     if a == 1:
@@ -203,7 +225,8 @@ def _stretched(a: Size, b: Size) -> Size:
     raise NotExact
 
 
-_OPERATORS: dict[type[ast.operator], Callable[[Size, Size], Size]] = {
+_CALLS: dict[str, Callable[..., Value]] = {"ceil": _ceil, "floor": _whole, "broadcast": _stretched}
+_OPERATORS: dict[type[ast.operator], Callable[[Value, Value], Value]] = {
     ast.Add: _add,
     ast.Sub: lambda a, b: _add(a, b, -1),
     ast.Mult: _multiply,
@@ -223,6 +246,9 @@ def _shown(part: ast.expr, name: Callable[[str], Piece], tight: bool = False) ->
     if isinstance(part, ast.Name):
         piece = name(part.id)
         return (Piece(f"({piece.text})", piece.tone),) if piece.text.startswith("−") else (piece,)
+    if _called(part, "floor"):
+        assert isinstance(part, ast.Call)
+        return (Piece("⌊"), *_shown(part.args[0], name, True), Piece("⌋"))
     if isinstance(part, ast.Call):
         left, right = (_shown(arg, name) for arg in part.args)
         if _called(part, "ceil"):
