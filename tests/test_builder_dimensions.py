@@ -306,7 +306,8 @@ def test_what_torch_alone_knows_has_no_formula() -> None:
 
 
 def test_layers_one_behind_the_other_are_told_by_the_last_of_them() -> None:
-    graph = net([("input", "in", {"shape": (8, 28, 28)}), ("nn.Conv2d", "it", {"out_channels": 8}), ("output", "o", {})])
+    rows = [("input", "in", {"shape": (8, 28, 28)}), ("nn.Conv2d", "it", {"out_channels": 8}), ("output", "o", {})]
+    graph = net(rows)
     graph = graph.with_node(replace(graph.nodes["it"], repeat=3))
     analysis = analyse(graph)
     thrice = replace(analysis, values=analysis.values.set(("it", 0), TensorType((Dim(1), 8, 22, 22))))
