@@ -7,14 +7,14 @@ a refusal is its `ConnectError`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from app.builder import rules
+from app.builder import bends, rules
 from app.builder.catalog import Catalog, OpSpec
 from app.builder.graph import Edge, Graph, Node, merged
 from app.builder.params import ParamError, check_param
-from app.builder.sheet import Point, Positions, Sheet
+from app.builder.sheet import Bends, Comments, Point, Positions, Sheet
 from app.builder.sheet import changed as sheet_changed
 from app.frozen import FrozenMap
 
@@ -23,19 +23,34 @@ P = TypeVar("P", bound=Sheet)
 
 @dataclass(frozen=True)
 class Piece:
-    """Some nodes, the wires among them and where they stand: what copying takes along."""
+    """Some nodes, the wires among them and where they stand, and notes: what copying takes along."""
 
     graph: Graph
     positions: Positions
+    comments: Comments = field(default_factory=FrozenMap)
+    bends: Bends = field(default_factory=FrozenMap)
 
 
 class NothingFits(rules.ConnectError):
     """No port of the op takes, or gives, what the wire carries."""
 
 
-def changed(project: P, graph: Graph | None = None, positions: Positions | None = None) -> P:
-    """The project with another graph or other positions."""
-    return sheet_changed(project, graph=graph, positions=positions)
+def changed(
+    project: P,
+    graph: Graph | None = None,
+    positions: Positions | None = None,
+    comments: Comments | None = None,
+    bends: Bends | None = None,
+) -> P:
+    """The project with another graph, other positions, comments or bends; bends of wires that are gone are dropped."""
+    return sheet_changed(project, graph=graph, positions=positions, comments=comments, bends=bends)
+
+
+def _rewired(project: P, graph: Graph, led: Mapping[Edge, tuple[Point, ...]]) -> P:
+    """The project with another graph; `led` are the bends of wires that took the place of others."""
+    after = changed(project, graph)
+    kept = {wire: points for wire, points in led.items() if points}
+    return changed(after, bends=after.bends.update(kept)) if kept else after
 
 
 # --- Adding -----------------------------------------------------------------------------------------------------
@@ -92,7 +107,12 @@ def insert(project: P, catalog: Catalog, op: str, wire: Edge, at: Point) -> tupl
     fed, new = add_after(cut_open, catalog, op, wire.source, wire.output, at)
     for output in range(len(catalog[op].outputs)):
         if rules.can_connect(fed.graph, catalog, new, output, wire.target, wire.port):
-            return changed(fed, fed.graph.with_edge(replace(wire, source=new, output=output))), new
+            behind = replace(wire, source=new, output=output)
+            before = fed.graph.into(new)[0]
+            ends = (project.positions.get(wire.source, at), project.positions.get(wire.target, at))
+            halves = bends.split(project.bends.get(wire, ()), at, *ends)
+            led = dict(zip((before, behind), halves, strict=True))
+            return _rewired(fed, fed.graph.with_edge(behind), led), new
     raise NothingFits(f"{label} gives nothing for {wire.port} of {target.name}")
 
 
@@ -120,7 +140,9 @@ def connect(project: P, catalog: Catalog, source: str, output: int, target: str,
 def move_end(project: P, catalog: Catalog, wire: Edge, target: str, port: str) -> P:
     """Take the input end of a wire to another port. Raises ConnectError."""
     loose = project.graph.without_edge(wire)
-    return changed(project, rules.connect(loose, catalog, wire.source, wire.output, target, port))
+    graph = rules.connect(loose, catalog, wire.source, wire.output, target, port)
+    stays = {graph.edges[-1]: project.bends.get(wire, ())} if target == wire.target else {}
+    return _rewired(project, graph, stays)
 
 
 def cut(project: P, wires: Iterable[Edge]) -> P:
@@ -144,13 +166,16 @@ def delete_and_reconnect(project: P, catalog: Catalog, nodes: Iterable[str]) -> 
     gone = set(nodes)
     before = project.graph
     graph = before.without_nodes(gone)
+    led: dict[Edge, tuple[Point, ...]] = {}
     for wire in before.edges:
         if wire.source not in gone or wire.target in gone:
             continue
         feed = _feed(before, catalog, wire.source, gone)
         if feed and rules.can_connect(graph, catalog, feed.source, feed.output, wire.target, wire.port):
-            graph = graph.with_edge(replace(wire, source=feed.source, output=feed.output))
-    return changed(project, graph, project.positions.without(*gone))
+            joined = replace(wire, source=feed.source, output=feed.output)
+            led[joined] = project.bends.get(feed, ()) + project.bends.get(wire, ())
+            graph = graph.with_edge(joined)
+    return _rewired(changed(project, positions=project.positions.without(*gone)), graph, led)
 
 
 def _feed(graph: Graph, catalog: Catalog, node: str, gone: set[str]) -> Edge | None:
@@ -202,6 +227,7 @@ def replace_op(project: P, catalog: Catalog, node: str, op: str) -> P:
     nodes = FrozenMap({k: replace(v, op=op, name=name, params=spec.starting_params().update(kept)) if k == node else v
                        for k, v in graph.nodes.items()})  # fmt: skip
     result = Graph(nodes, bare.edges)
+    led: dict[Edge, tuple[Point, ...]] = {}
     for edge in graph.into(node):
         for port in (edge.port, *(port.name for port in spec.inputs)):
             taken = {other.port for other in result.into(node)}
@@ -209,11 +235,12 @@ def replace_op(project: P, catalog: Catalog, node: str, op: str) -> P:
             free = wanted is not None and (wanted.variadic or port not in taken)
             if free and rules.can_connect(result, catalog, edge.source, edge.output, node, port):
                 result = rules.connect(result, catalog, edge.source, edge.output, node, port)
+                led[result.edges[-1]] = project.bends.get(edge, ())
                 break
     for edge in graph.out_of(node):
         if rules.can_connect(result, catalog, node, edge.output, edge.target, edge.port):
             result = result.with_edge(edge)
-    return changed(project, result)
+    return _rewired(project, result, led)
 
 
 def _takes(spec: OpSpec, name: str, value: Any) -> bool:
@@ -237,25 +264,45 @@ def move(project: P, nodes: Iterable[str], dx: float, dy: float) -> P:
 
 
 def place(project: P, positions: Mapping[str, Point]) -> P:
-    """Put nodes at points."""
-    return changed(project, positions=project.positions.update(positions))
+    """Put nodes at points; the bends of a wire go along where both of its ends move by the same."""
+    before = project.positions
+    shifts = {n: (x - before[n][0], y - before[n][1]) for n, (x, y) in positions.items() if n in before}
+    led = bends.shifted(project.bends, project.graph, shifts) if project.bends else None
+    return changed(project, positions=before.update(positions), bends=led)
 
 
 # --- Copies -----------------------------------------------------------------------------------------------------
 
 
-def copy(project: Sheet, nodes: Iterable[str]) -> Piece:
-    """Nodes and the wires among them, in the order of the graph."""
-    wanted = set(nodes)
+def copy(project: Sheet, nodes: Iterable[str], notes: Iterable[str] = ()) -> Piece:
+    """Nodes and the wires among them, in the order of the graph, and comments and frames."""
+    wanted, noted = set(nodes), set(notes)
     graph = Graph(
         FrozenMap({key: node for key, node in project.graph.nodes.items() if key in wanted}),
         tuple(e for e in project.graph.edges if e.source in wanted and e.target in wanted),
     )
-    return Piece(graph, FrozenMap({key: project.positions[key] for key in graph.nodes if key in project.positions}))
+    places = FrozenMap({key: project.positions[key] for key in graph.nodes if key in project.positions})
+    comments = FrozenMap({key: note for key, note in project.comments.items() if key in noted})
+    return Piece(graph, places, comments, bends.within(project.bends, graph.nodes))
 
 
 def paste(project: P, piece: Piece, dx: float, dy: float) -> tuple[P, frozenset[str]]:
-    """Add a copy under fresh ids and names, shifted by (dx, dy); returns the new ids too."""
+    """Add a copy under fresh ids and names, shifted by (dx, dy); returns the ids of the new nodes too.
+
+    New comments are those that the project had not.
+    """
     graph, ids = merged(project.graph, piece.graph)
     places = {ids[node]: (x + dx, y + dy) for node, (x, y) in piece.positions.items() if node in ids}
-    return changed(project, graph, project.positions.update(places)), frozenset(ids.values())
+    led = {
+        replace(wire, source=ids[wire.source], target=ids[wire.target]): tuple((x + dx, y + dy) for x, y in points)
+        for wire, points in piece.bends.items()
+        if wire.source in ids and wire.target in ids
+    }
+    comments, number = project.comments, len(project.comments)
+    for note in piece.comments.values():
+        number += 1
+        while f"c{number}" in comments:
+            number += 1
+        comments = comments.set(f"c{number}", replace(note, x=note.x + dx, y=note.y + dy))
+    pasted = changed(project, graph, project.positions.update(places), comments, project.bends.update(led))
+    return pasted, frozenset(ids.values())
