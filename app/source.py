@@ -10,10 +10,11 @@ import hashlib
 import linecache
 import sys
 import types
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from app.frozen import FrozenMap
+from app.layer_files import LayerFile, builtins_with
 
 if TYPE_CHECKING:
     from torch import nn
@@ -29,11 +30,31 @@ class InputSpec:
 
 
 @dataclass(frozen=True)
+class ClassText:
+    """Which node each line and attribute of one class of the text belongs to.
+
+    `blocks` maps nodes that are instances of another class of the text to its name, and `repeated` are the nodes whose
+    attribute is a list of modules.
+    """
+
+    lines: FrozenMap[str, tuple[int, ...]] = field(default_factory=FrozenMap)
+    modules: FrozenMap[str, str] = field(default_factory=FrozenMap)
+    blocks: FrozenMap[str, str] = field(default_factory=FrozenMap)
+    repeated: frozenset[str] = frozenset()
+
+
+# Instances of blocks from the network inwards: the id of each and which of its repetitions.
+Path = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
 class Source:
     """The text of `class Net(nn.Module)` and which node of the drawing each line and module belongs to.
 
     `lines` maps node ids to 1-based line numbers, `modules` maps node ids to attribute paths of the module
-    (`conv1`), which are the prefixes of its state_dict keys.
+    (`conv1`), which are the prefixes of its state_dict keys. Both are of the network's own nodes; `within` gives those
+    of a block. `classes` has every class of the text by the name of its block, the network's under "". `files` are
+    those that the text imports classes from.
     """
 
     text: str
@@ -42,11 +63,29 @@ class Source:
     lines: FrozenMap[str, tuple[int, ...]] = field(default_factory=FrozenMap)
     modules: FrozenMap[str, str] = field(default_factory=FrozenMap)
     class_name: str = "Net"
+    classes: FrozenMap[str, ClassText] = field(default_factory=FrozenMap)
+    files: tuple[LayerFile, ...] = ()
+
+    def within(self, path: Path) -> Source:
+        """The same text with the lines and modules of the block at a path; without any if there is no such block."""
+        part, prefix = self.classes.get("", ClassText(self.lines, self.modules)), ""
+        for node, number in path:
+            if node not in part.blocks or node not in part.modules:
+                return replace(self, lines=FrozenMap(), modules=FrozenMap())
+            prefix += part.modules[node] + (f".{number}." if node in part.repeated else ".")
+            part = self.classes[part.blocks[node]]
+        modules = FrozenMap({node: prefix + name for node, name in part.modules.items()})
+        return replace(self, lines=part.lines, modules=modules)
 
     @property
     def filename(self) -> str:
-        """The name under which tracebacks show the text; equal texts share it."""
-        return f"<tapedeck-{hashlib.sha256(self.text.encode()).hexdigest()[:12]}>"
+        """The name under which tracebacks show the text; equal texts over equal files share it."""
+        whole = "".join((self.text, *(file.module + file.sha256 for file in self.files)))
+        return f"<tapedeck-{hashlib.sha256(whole.encode()).hexdigest()[:12]}>"
+
+    def same_net(self, other: Source) -> bool:
+        """Whether both make the same module: the same text over the same files."""
+        return self.text == other.text and self.files == other.files
 
     def node_at(self, line: int) -> str | None:
         """The node that a line of the text was written for."""
@@ -54,12 +93,17 @@ class Source:
 
 
 def load_class(source: Source) -> type[nn.Module]:
-    """Compile the text and return its class. The text is registered in `linecache`, so tracebacks show its lines."""
+    """Compile the text and return its class. The text is registered in `linecache`, so tracebacks show its lines.
+
+    Raises LayerFileError if a file that it imports from is not trusted or does not run.
+    """
     name = source.filename
     linecache.cache[name] = (len(source.text), None, source.text.splitlines(keepends=True), name)
     module = types.ModuleType(name)
     # dataclasses, pickle and torch.fx look a class's module up by name.
     sys.modules[name] = module
+    if source.files:
+        module.__dict__["__builtins__"] = builtins_with(source.files)
     exec(compile(source.text, name, "exec"), module.__dict__)
     return module.__dict__[source.class_name]
 

@@ -23,7 +23,7 @@ APP = ROOT / "app"
 # --- The tables -------------------------------------------------------------------------------------------------
 
 # Anybody may import these; they import one another at most.
-LEAVES = "frozen source rng resources torchvision_import"
+LEAVES = "frozen source layer_files rng resources torchvision_import"
 
 # Values and pure functions over them.
 PURE = """
@@ -74,8 +74,8 @@ QT = {"PySide6", "shiboken6", "pyqtgraph", "pytestqt"}
 # Modules that are about tensors and import torch at their top. Everything else imports it inside a function, and
 # imports these inside a function, so that the window stands before torch is loaded.
 TORCH_MODULES = """
-    autograd builder.analysis builder.calls builder.codegen builder.call_code builder.cost
-    builder.explain builder.introspect builder.shapes
+    autograd builder.analysis builder.calls builder.class_args builder.class_code builder.codegen builder.call_code
+    builder.cost builder.explain builder.introspect builder.shapes
     data.loaders data.preview data.readers data.splits data.transforms export telemetry training.checkpoint
     training.choices training.devices training.loop training.metrics
 """
@@ -85,10 +85,11 @@ HEAVY = {"torch", "torchvision", "sklearn", "scipy", "safetensors"}
 LONGEST = 400
 LONG_FILES: dict[str, str] = {}
 
-# What can run text or bytes that somebody else wrote, and the one module that compiles the source we generate.
+# What can run text or bytes that somebody else wrote, the one module that compiles the source we generate, and the one
+# that compiles files of layers, once a person trusts them.
 UNSAFE_IMPORTS = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "joblib"}
 UNSAFE_CALLS = {"eval", "exec", "compile"}
-COMPILES_SOURCE = {"app.source"}
+COMPILES_SOURCE = {"app.source", "app.layer_files"}
 
 # --- Reading ----------------------------------------------------------------------------------------------------
 

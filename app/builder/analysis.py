@@ -84,7 +84,7 @@ def analyse(graph: Graph, ops: Catalog | None = None) -> Analysis:
                if ref is not None and (ref.node, ref.output) in values}  # fmt: skip
     answer = Analysis(
         graph=graph,
-        source=generate(walk, results),
+        source=generate(walk, results, graph),
         values=FrozenMap(values),
         resolved=FrozenMap({node: result.resolved for node, result in results.items()}),
         problems=tuple(sorted(problems, key=lambda problem: problem.severity)),

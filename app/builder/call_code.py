@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.builder import ops
@@ -22,21 +22,36 @@ _PLAIN_TEXT = re.compile(r"[\w,.>-]+")
 
 @dataclass(frozen=True)
 class CallWriter:
-    """Writes calls of one class. `variables` names every value, `modules` the attribute of every module."""
+    """Writes calls of one class. `variables` names every value, `modules` the attribute of every module.
+
+    `texts` has the parameters, by node, repetition and name, that are no literals: arguments of the class and what is
+    computed from them.
+    """
 
     results: Mapping[str, StepResult]
     variables: Mapping[Ref, str]
     modules: Mapping[str, str]
+    texts: Mapping[tuple[str, int, str], str] = field(default_factory=dict)
 
-    def arguments(self, step: Step, call: bool) -> list[str]:
-        """Literals: required ones by position, the rest by name where they differ from the default."""
-        resolved = self.results[step.id].resolved
+    def constructor(self, step: Step) -> str:
+        """What makes the module of a step."""
+        return step.spec.key
+
+    def arguments(self, step: Step, call: bool, number: int = 0) -> list[str]:
+        """Literals: required ones by position, the rest by name where they differ from the default.
+
+        `number` counts the repetitions of a repeated node.
+        """
+        result = self.results[step.id]
+        resolved = result.turns[min(number, len(result.turns) - 1)].resolved if result.turns else result.resolved
         written = []
         for param in step.spec.params:
             if param.call != call:
                 continue
             value = resolved.get(param.name, AUTO if param.auto else param.default)
-            if param.required and param.name not in resolved:
+            if (step.id, number, param.name) in self.texts:
+                text = self.texts[step.id, number, param.name]
+            elif param.required and param.name not in resolved:
                 text = "..."
             elif param.required or param.auto or value != param.default or (param.positional and param.name == "p"):
                 text = _literal(param.name, value)
@@ -62,12 +77,12 @@ class CallWriter:
     def _function_call(self, step: Step, taken: list[str], column: int) -> str:
         spec = step.spec
         given = _given(step, taken)
-        literals = self.arguments(step, call=spec.kind == "module")
+        literals = [] if spec.kind == "block" else self.arguments(step, call=spec.kind == "module")
         if spec.kind == "method":
             size = self.results[step.id].resolved.get("size")
             literals = list(map(to_code, size)) if isinstance(size, tuple) else literals
             function, arguments = f"{given[0]}.{spec.label}", literals
-        elif spec.kind == "module":
+        elif spec.kind in ("module", "block"):
             function, arguments = f"self.{self.modules[step.id]}", [*given, *literals]
         else:
             more = [ops.WRITTEN[spec.key]] if spec.key in ops.WRITTEN else []

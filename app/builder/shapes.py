@@ -29,10 +29,14 @@ Inputs = FrozenMap[str, tuple[ValueType, ...]]
 
 @dataclass(frozen=True)
 class Inside:
-    """A block looked into, with what arrives at one instance of it. The steps have their expressions computed."""
+    """A block looked into, with what arrives at one instance of it. The steps have their expressions computed.
+
+    `values` are the parameters of the block at that instance.
+    """
 
     plan: Plan
     results: Mapping[str, StepResult]
+    values: FrozenMap[str, Any] = FrozenMap()
 
 
 @dataclass(frozen=True)
@@ -168,7 +172,7 @@ def _block(step: Step, known: Inputs, able: bool, catalog: Catalog | None) -> Tu
         return kept[1]
     walk = computed_plan(plan(block.graph, catalog), resolved)
     results = infer(walk, {node.id: known[node.name][0] for node in block.inputs if node.name in known})
-    turn = Turn(_given_back(walk, results), resolved, known, Inside(walk, results))
+    turn = Turn(_given_back(walk, results), resolved, known, Inside(walk, results, resolved))
     with _memo_lock:
         _insides[key] = (catalog, turn)
         if len(_insides) > _KEPT:

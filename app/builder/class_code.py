@@ -1,0 +1,304 @@
+"""The text of one class: the network, or a block, as a careful person would write it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.builder.call_code import WIDTH, CallWriter, wrapped
+from app.builder.calls import Ran
+from app.builder.class_args import OWNING, VALUES, BlockClass
+from app.builder.literals import to_code
+from app.builder.names import Names, module_attributes, reserved_variables
+from app.builder.plan import Ref, Step
+from app.builder.shapes import Inside
+from app.builder.value_types import TensorType
+
+_LETTERS = ("x", "y", "z", "u", "v", "w")
+_OUTPUT_NAMES = {
+    "(h_n, c_n)": "state",
+    "h_n": "h_n",
+    "c_1": "c",
+    "attn_output_weights": "attn_weights",
+    "indices": "indices",
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line or several, and the nodes that they were written for."""
+
+    text: str
+    nodes: tuple[str, ...] = ()
+
+
+class ClassWriter:
+    """Writes one class. `classes` are those of the blocks in it, by name of the block."""
+
+    def __init__(self, made: BlockClass, classes: Mapping[str, BlockClass]) -> None:
+        self.made, self.classes = made, classes
+        self.steps, self.results = made.steps, made.results
+        self.modules = self._module_names()
+        names = Names(reserved_variables() | {"N"})
+        self.inputs = self._input_names(names)
+        self.outputs = self._output_names()
+        owned = {Ref(step.id, 0): f"self.{self.modules[step.id]}" for step in self.steps if step.spec.kind in VALUES}
+        self.variables = _variables(self.steps, self.inputs, names, owned)
+        self.calls = CallWriter(self.results, self.variables, self.modules, made.texts)
+
+    def write(self) -> list[Line]:
+        """The lines of the class."""
+        body = [line for step in self.steps for line in self._forward(step)]
+        return [
+            Line(f"class {self.made.name}(nn.Module):"),
+            *self._docstring(),
+            Line(""),
+            *self._constructor(),
+            Line(""),
+            Line(wrapped("    def forward(", ["self", *self.inputs.values()], "):"), tuple(self.inputs)),
+            *body,
+            self._return(),
+        ]
+
+    # --- Names
+
+    def _module_names(self) -> dict[str, str]:
+        """The attribute of every module; nodes that call one module have one attribute."""
+        names = Names(module_attributes() | self.made.stored)
+        taken: dict[str, str] = {}
+        for step in self.steps:
+            if step.spec.kind in OWNING and step.module not in taken:
+                owner = self.made.graph.nodes.get(step.module, step.node)
+                taken[step.module] = names.take(owner.name)
+        return {step.id: taken[step.module] for step in self.steps if step.module in taken}
+
+    def _input_names(self, names: Names) -> dict[str, str]:
+        """A lone input that nobody named is `x`; every other has its own name."""
+        inputs = [step for step in self.steps if step.spec.kind == "input"]
+        if self.made.block is not None:  # all of them, also what nothing inside takes
+            inputs = [step for step in self.made.plan.steps if step.spec.kind == "input"]
+        plain = len(inputs) == 1 and inputs[0].node.name.rstrip("0123456789").lower() in ("input", "")
+        place = {node: i for i, node in enumerate(self.made.graph.nodes)}
+        inputs.sort(key=lambda step: place.get(step.id, 0))
+        return {step.id: names.take("x" if plain else step.node.name, "x") for step in inputs}
+
+    def _output_names(self) -> dict[str, str]:
+        names = Names()
+        return {step.id: names.take(step.node.name, "output") for step in self.steps if step.spec.kind == "output"}
+
+    # --- Docstring
+
+    def _docstring(self) -> list[Line]:
+        """What goes in and what comes out, with shapes."""
+        given = [f"{name} {self._type_text(Ref(node, 0))}" for node, name in self.inputs.items()]
+        ends = [step for step in self.steps if step.spec.kind == "output" and step.refs()]
+        back = [f"{self.outputs[step.id]} {self._type_text(step.refs()[0])}" for step in ends]
+        if len(back) == 1:
+            back = [self._type_text(ends[0].refs()[0])]
+        if not given and not back:
+            return [Line('    """A network under way."""')]
+        takes, returns = " and ".join(given) or "nothing", " and ".join(back) or "nothing yet"
+        line = f'    """Maps {takes} to {returns}."""'
+        if len(line) <= WIDTH:
+            return [Line(line)]
+        rows = ["    Args:", *(f"        {row}" for row in given)] if given else []
+        rows += ["", "    Returns:", *(f"        {row}" for row in back)] if back else []
+        what = "network, over" if self.made.block is None else "block, over"
+        return [Line(f'    """The {what} batches of N samples.'), Line(""), *map(Line, rows), Line('    """')]
+
+    def _type_text(self, ref: Ref) -> str:
+        values = [self._value(inside, ref) for inside in self.made.insides]
+        if None in values:
+            return "of unknown shape"
+        value = values[0]
+        if not isinstance(value, TensorType):
+            return "a tuple"
+        shape = self._shape_text(values)
+        return shape if value.dtype == "float32" else f"{shape} of {value.dtype}"
+
+    def _shape_text(self, values: list[Any]) -> str:
+        """The shape at all instances; a size that differs is called by the argument that says it, or `*`."""
+        first = values[0].tuple_text
+        if all(value == values[0] for value in values):
+            return str(first)
+        shapes = [value.shape if isinstance(value, TensorType) else () for value in values]
+        if any(len(shape) != len(shapes[0]) for shape in shapes):
+            return "of several shapes"
+        sizes = [self._size_text(column) for column in zip(*shapes, strict=True)]
+        return f"({', '.join(sizes)}{',' * (len(sizes) == 1)})"
+
+    def _size_text(self, column: tuple[Any, ...]) -> str:
+        if all(size == column[0] for size in column):
+            return str(column[0]).replace("−", "-")
+        return next((argument.name for argument in self.made.arguments if argument.values == column), "*")
+
+    @staticmethod
+    def _value(inside: Inside, ref: Ref) -> Any:
+        result = inside.results.get(ref.node)
+        outcome = result.outcome if result else None
+        return outcome.outputs[ref.output] if isinstance(outcome, Ran) and ref.output < len(outcome.outputs) else None
+
+    # --- Constructor
+
+    def _constructor(self) -> list[Line]:
+        declared = ["self", *(argument.declared() for argument in self.made.arguments)]
+        lines = [Line(wrapped("    def __init__(", declared, "):")), Line("        super().__init__()")]
+        lines += [Line(f"        self.{name} = {name}") for name in sorted(self.made.stored)]
+        written: set[str] = set()
+        for step in self.steps:
+            if step.spec.kind in OWNING and step.module not in written:
+                written.add(step.module)
+                lines += self._owned(step)
+        return lines
+
+    def _owned(self, step: Step) -> list[Line]:
+        """What the constructor says of one module: made, initialised, frozen."""
+        attribute, repeat = self.modules[step.id], step.node.repeat
+        end = ".requires_grad_(False)" if step.node.frozen else ""
+        head = f"        self.{attribute} = "
+        if repeat == 1:
+            name, arguments = self._made(step, 0)
+            lines = [Line(wrapped(f"{head}{name}(", arguments, f"){end}"), (step.id,))]
+        else:
+            container = "nn.Sequential" if self._chained(step) else "nn.ModuleList"
+            items = self._items([self._made(step, number) for number in range(repeat)])
+            if container == "nn.ModuleList":
+                items = [f"[{', '.join(items)}]"] if len(items) > 1 else [items[0].removeprefix("*")]
+            lines = [Line(wrapped(f"{head}{container}(", items, f"){end}"), (step.id,))]
+        return [*lines, *self._inits(step)]
+
+    def _made(self, step: Step, number: int) -> tuple[str, list[str]]:
+        """The class and the arguments of one module."""
+        if step.spec.kind == "block":
+            inner = self.classes[step.spec.target]
+            keys = [(step.id, number, argument.name) for argument in inner.arguments]
+            return inner.name, [self.made.texts[key] for key in keys if key in self.made.texts]
+        return self.calls.constructor(step), self.calls.arguments(step, call=False, number=number)
+
+    @staticmethod
+    def _items(made: list[tuple[str, list[str]]]) -> list[str]:
+        """Modules in a row; equal ones at the end are written once."""
+        texts = [f"{name}({', '.join(arguments)})" for name, arguments in made]
+        same = next(n for n in range(1, len(texts) + 1) if n == len(texts) or texts[-1 - n] != texts[-1])
+        if same == 1:
+            return texts
+        return [*texts[:-same], f"*[{texts[-1]} for _ in range({same})]"]
+
+    def _chained(self, step: Step) -> bool:
+        """Whether the repetitions can be one `nn.Sequential`: one value in, and nothing else at the call."""
+        return len(step.refs()) == 1 and not self.calls.arguments(step, call=True)
+
+    def _inits(self, step: Step) -> list[Line]:
+        """What `torch.nn.init` does to the parameters of a layer."""
+        if not step.node.inits:
+            return []
+        whose, margin, lines = f"self.{self.modules[step.id]}", "        ", []
+        if step.node.repeat > 1:
+            lines.append(Line(f"        for layer in {whose}:", (step.id,)))
+            whose, margin = "layer", " " * 12
+        for parameter, init in step.node.inits.items():
+            target = f"{whose}.{parameter}" if parameter else whose
+            arguments = [target, *(f"{name}={to_code(value)}" for name, value in init.params.items())]
+            lines.append(Line(wrapped(f"{margin}nn.init.{init.name}(", arguments, ")"), (step.id,)))
+        return lines
+
+    # --- Forward
+
+    def _forward(self, step: Step) -> list[Line]:
+        if step.spec.kind in ("input", "output", *VALUES):
+            return []
+        if step.spec.kind in OWNING and step.node.repeat > 1 and not self._chained(step):
+            return [Line(self._loop(step), (step.id,))]
+        targets = ", ".join(self.variables[Ref(step.id, i)] for i in range(self._returned(step)))
+        if self._returned(step) == 1 and self._in_tuple(step):
+            targets = f"({targets},)"  # a list of one
+        text = f"        {targets} = " if targets else "        "
+        text += "..." if step.spec.kind == "unknown" else self.calls.call(step, len(text))
+        comment = self._shape_comment(step)
+        if comment and "\n" not in text and len(text) + len(comment) + 2 <= WIDTH:
+            text += f"  {comment}"
+        return [Line(text, (step.id,))]
+
+    def _loop(self, step: Step) -> str:
+        """Repetitions that take more than one value: each gives its result to the next."""
+        target = self.variables[Ref(step.id, 0)]
+        first = self.variables.get(step.refs()[0], "...") if step.refs() else "..."
+        begin = "" if first == target else f"        {target} = {first}\n"
+        inner = CallWriter(
+            self.results, {**self.variables, **({step.refs()[0]: target} if step.refs() else {})},
+            {**self.modules, step.id: ""}, self.made.texts,
+        )  # fmt: skip
+        call = inner.call(step, 12).replace("self.(", "layer(", 1)
+        return f"{begin}        for layer in self.{self.modules[step.id]}:\n            {target} = {call}"
+
+    def _returned(self, step: Step) -> int:
+        """How many values the call returns."""
+        return step.spec.outputs_given(self.results[step.id].resolved)
+
+    def _in_tuple(self, step: Step) -> bool:
+        """Whether the call returns a tuple even of one value; a flag does away with the tuple."""
+        param = step.spec.param(step.spec.outputs_by)
+        return param is not None and param.kind != "bool"
+
+    def _shape_comment(self, step: Step) -> str:
+        """The shape on lines where it changes, if it is the same at all instances."""
+        outcome = self.results[step.id].outcome
+        if not isinstance(outcome, Ran):
+            return ""
+        numbers = [i for i in range(len(outcome.outputs)) if self.variables.get(Ref(step.id, i)) != "_"]
+        named = [outcome.outputs[i] for i in numbers]
+        if not named or not isinstance(named[0], TensorType):
+            return ""
+        before = [values[0] for values in self.results[step.id].inputs.values()]
+        if before and isinstance(before[0], TensorType) and before[0].shape == named[0].shape:
+            return ""
+        values = [self._value(inside, Ref(step.id, numbers[0])) for inside in self.made.insides]
+        if None in values:
+            return ""
+        text = self._shape_text(values)
+        return f"# {text}" if text.startswith("(") else ""
+
+    def _return(self) -> Line:
+        ends = [step for step in self.steps if step.spec.kind == "output"]
+        if not ends:
+            return Line("        ...  # connect an Output to return a value")
+        values = [self.calls.argument(step, step.spec.inputs[0]) for step in ends]
+        text = f"        return {', '.join(values)}"
+        if len(text) > WIDTH:
+            text = wrapped("        return (", values, ")")
+        return Line(text, tuple(step.id for step in ends))
+
+
+def _variables(
+    steps: list[Step], inputs: dict[str, str], names: Names, owned: Mapping[Ref, str]
+) -> dict[Ref, str]:
+    """The variable of every value. One that is used for the last time gives its variable to the result, so that a
+    chain reads `x = ...; x = ...` and only what lives on beside it has a name of its own. What has a telling name,
+    an argument or a state, keeps it to itself; what the module owns is `owned`.
+    """
+    uses = Counter(ref for step in steps for ref in step.refs())
+    variables = {**{Ref(node, 0): name for node, name in inputs.items()}, **owned}
+    order = {name: i for i, name in enumerate(("x", *inputs.values(), *_LETTERS))}
+    telling = {name for name in inputs.values() if name != "x"} | {"_", *owned.values()}
+    for step in steps:
+        if step.spec.kind in ("input", "output", *VALUES):
+            continue
+        uses.subtract(step.refs())
+        ended = {variables[ref] for ref in step.refs() if uses[ref] == 0 and ref in variables} - telling
+        # Where branches meet, the trunk goes on.
+        free = sorted(ended, key=lambda name: (order.get(name, len(order)), name))
+        unused = [not uses[Ref(step.id, number)] for number in range(len(step.spec.outputs))]
+        for number, port in enumerate(step.spec.outputs):
+            ref = Ref(step.id, number)
+            if len(unused) > 1 and unused[number] and not (number == 0 and all(unused)):
+                variables[ref] = "_"
+            elif free and number == 0:
+                variables[ref] = free[0]
+            elif port.name in _OUTPUT_NAMES:
+                variables[ref] = names.take(_OUTPUT_NAMES[port.name])
+                telling.add(variables[ref])
+            else:
+                variables[ref] = names.take(names.first_free(_LETTERS))
+    return variables
