@@ -5,16 +5,21 @@ from __future__ import annotations
 import ast
 import math
 import re
+from collections.abc import Iterator
+from types import EllipsisType
 from typing import Any
 
 from app.builder.catalog import OpSpec, Param
 from app.builder.expressions import Expr, ExpressionError
 from app.builder.graph import Node
-from app.builder.literals import AUTO, DTYPES, DType
+from app.builder.literals import AUTO, DEEPEST, DTYPES, DType, Slice, index_code
 
 LARGEST = 2**31 - 1
+LONGEST = 1000  # letters of a text
+# Of a tensor that is typed; larger ones are data.
+MOST_VALUES = 4096
 # Kinds of parameters that may be an expression over the parameters of the block they stand in.
-COMPUTED = ("int", "float", "bool", "ints")
+COMPUTED = ("int", "float", "bool", "ints", "number")
 # What `einsum` takes: letters and an ellipsis for each tensor, and perhaps those of the result.
 _LETTERS = r"[A-Za-z]*(?:\.\.\.)?[A-Za-z]*"
 _EQUATION = re.compile(rf"(?=[A-Za-z.]){_LETTERS}(?:,{_LETTERS})*(?:->{_LETTERS})?")
@@ -98,7 +103,51 @@ def _check_equation(param: Param, value: Any) -> None:
         raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
 
 
+def _check_number(param: Param, value: Any) -> None:
+    if type(value) is bool and param.minimum is None:
+        return
+    _check_float(param, value)
+
+
+def _check_index(param: Param, value: Any) -> None:
+    items = value if type(value) is tuple else (value,)
+    for item in items:
+        numbers = item.parts if isinstance(item, Slice) else (item,)
+        fits = all(part is None or (type(part) is int and abs(part) <= LARGEST) for part in numbers)
+        if not (item is Ellipsis or isinstance(item, Expr) or fits):
+            raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
+    if len(items) > 64 or sum(item is Ellipsis for item in items) > 1:
+        raise ParamError(f"{param.name} {wants(param)}, with `...` once at most")
+
+
+def _check_tensor(param: Param, value: Any) -> None:
+    if _rows(value, 8) is None or sum(1 for _ in _leaves(value)) > MOST_VALUES:
+        raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
+    for leaf in _leaves(value):
+        _check_number(param, leaf)
+
+
+def _rows(value: Any, depth: int) -> tuple[int, ...] | None:
+    """The shape of numbers in tuples, None if the rows are not of one length or something else is in them."""
+    if type(value) is not tuple:
+        return () if type(value) in (bool, int, float) else None
+    shapes = {_rows(item, depth - 1) for item in value} if depth else {None}
+    shape = shapes.pop() if len(shapes) == 1 else None
+    return None if shape is None else (len(value), *shape)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if type(value) is tuple:
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value
+
+
 _CHECKS = {
+    "number": _check_number,
+    "index": _check_index,
+    "tensor": _check_tensor,
     "int": _check_int,
     "float": _check_float,
     "bool": _check_bool,
@@ -106,6 +155,8 @@ _CHECKS = {
     "ints": _check_ints,
     "dtype": _check_dtype,
     "equation": _check_equation,
+    "str": _check_str,
+    "value": _check_value,
 }
 
 
@@ -120,7 +171,12 @@ def wants(param: Param) -> str:
         "choice": f"wants {words}",
         "ints": f"wants {'' if param.count == 0 and param.required else 'a whole number or '}{several}"
         + (f", or {words}" if words else ""),
+        "str": "wants a text",
+        "value": "wants a number, a truth value, a text or several of them with commas between",
         "equation": "wants letters for dimensions, such as bij,bjk->bik",
+        "number": "wants a number" + ("" if param.minimum is not None else " or True or False"),
+        "index": "wants what stands between brackets, such as 0 or :, 1:3 or ...",
+        "tensor": "wants numbers in brackets, rows of one length, such as [[1, 2], [3, 4]]",
         "dtype": "wants a dtype" + (f" of {', '.join(param.choices)}" if param.choices else ""),
     }[param.kind]
     return text + (" or None" if param.optional else "")
@@ -137,12 +193,22 @@ def parse_param(param: Param, text: str) -> Any:
     stripped = text.strip()
     if param.auto and stripped.lower() in ("", "auto"):
         return AUTO
+    if param.kind == "str":
+        check_param(param, text)
+        return text
     if stripped in (param.choices or (DTYPES if param.kind == "dtype" else ())):
         value: Any = DType(stripped) if param.kind == "dtype" else stripped
+    elif param.kind == "index":
+        value = _index(param, stripped)
     elif param.kind == "equation":
         value = re.sub(r"\s", "", stripped.replace("−", "-"))
     else:
-        value = _literal(param, stripped.replace("×", ",").replace("−", "-"))
+        try:
+            value = _literal(param, stripped.replace("×", ",").replace("−", "-"))
+        except ParamError:
+            if param.kind != "value":
+                raise
+            value = stripped
     if param.kind == "float" and type(value) is int:
         value = float(value)
     if param.kind == "ints" and param.count == 0 and param.required and type(value) is int:
@@ -151,13 +217,41 @@ def parse_param(param: Param, text: str) -> Any:
     return value
 
 
+def _index(param: Param, text: str) -> Any:
+    """What a person typed between brackets, or with them."""
+    text = text.replace("−", "-").replace("…", "...")
+    inner = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    try:
+        tree = ast.parse(f"_[{inner}]", mode="eval").body
+        if isinstance(tree, ast.Subscript) and isinstance(tree.value, ast.Name):
+            parts = tree.slice.elts if isinstance(tree.slice, ast.Tuple) else [tree.slice]
+            items = tuple(_index_item(part) for part in parts)
+            return items if isinstance(tree.slice, ast.Tuple) else items[0]
+    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+        pass  # said below
+    raise ParamError(f"{param.name} {wants(param)}, not {_short(text)}")
+
+
+def _index_item(tree: ast.expr) -> Any:
+    if isinstance(tree, ast.Slice):
+        parts = (tree.lower, tree.upper, tree.step)
+        return Slice(*(None if part is None else ast.literal_eval(part) for part in parts))
+    return ast.literal_eval(tree)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
+
+
 def _literal(param: Param, text: str) -> Any:
-    if param.kind == "float" and text in ("inf", "-inf", "nan"):
+    if param.kind in ("float", "number") and text in ("inf", "-inf", "nan"):
         return float(text)
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
         raise ParamError(f"{param.name} {wants(param)}, not {_short(text)}") from None
+    if param.kind == "tensor":
+        return _tuples(value)
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -206,9 +300,19 @@ def format_param(value: Any) -> str:
         return value.name
     if isinstance(value, Expr):
         return value.text
+    if value is Ellipsis or isinstance(value, Slice):
+        return index_code(value)
+    if isinstance(value, tuple) and any(item is None or isinstance(item, Slice | EllipsisType) for item in value):
+        return index_code(value)
+    if isinstance(value, tuple) and (not value or isinstance(value[0], tuple)):
+        return f"[{', '.join(map(_bracketed, value))}]" if value else "()"
     if isinstance(value, tuple):
         return ", ".join(format_param(item) for item in value) + ("," if len(value) == 1 else "")
     return value if isinstance(value, str) else repr(value)
+
+
+def _bracketed(value: Any) -> str:
+    return f"[{', '.join(map(_bracketed, value))}]" if isinstance(value, tuple) else format_param(value)
 
 
 def check_node(spec: OpSpec, node: Node) -> None:
@@ -222,8 +326,9 @@ def check_node(spec: OpSpec, node: Node) -> None:
 
 
 def missing(spec: OpSpec, node: Node) -> tuple[str, ...]:
-    """Arguments without default that the node does not set."""
-    return tuple(p.name for p in spec.params if p.required and p.name not in node.params)
+    """Arguments without default that the node does not set and no wire gives."""
+    wired = {port.param for port in spec.inputs if port.wired}
+    return tuple(p.name for p in spec.params if p.required and p.name not in node.params and p.name not in wired)
 
 
 def _short(value: Any) -> str:
