@@ -144,6 +144,21 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
+def _check_str(param: Param, value: Any) -> None:
+    if type(value) is not str or len(value) > LONGEST:
+        raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
+
+
+def _check_value(param: Param, value: Any, depth: int = 0) -> None:
+    if type(value) is tuple and depth < DEEPEST - 1 and len(value) <= 64:
+        for item in value:
+            _check_value(param, item, depth + 1)
+    elif type(value) is str:
+        _check_str(param, value)
+    elif type(value) not in (bool, float, int) or (type(value) is int and abs(value) > LARGEST):
+        raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
+
+
 _CHECKS = {
     "number": _check_number,
     "index": _check_index,
