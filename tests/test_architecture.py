@@ -27,7 +27,7 @@ LEAVES = "frozen source layer_files rng resources torchvision_import"
 
 # Values and pure functions over them.
 PURE = """
-    project project_file sheet_file preflight inspection builder data training telemetry autograd export drawing layout
+    project project_file sheet_file preflight inspection examples builder data training telemetry autograd export drawing layout
     graphviz_export
 """
 
@@ -48,6 +48,7 @@ ARROWS = {
     "system_packages": "",
     "preflight": "project builder data training",  # whether net, data and loss fit, before a run
     "inspection": "builder data training autograd",  # one batch of the data through the net, for the tape
+    "examples": "project project_file preflight builder data.sources",  # what is said of an example before it is opened
     "project_file": "project sheet_file builder data.config training.config",
     "sheet_file": "builder",
     "project": "builder.graph builder.blocks builder.sheet data.config training.config",
@@ -75,7 +76,7 @@ QT = {"PySide6", "shiboken6", "pyqtgraph", "pytestqt"}
 # imports these inside a function, so that the window stands before torch is loaded.
 TORCH_MODULES = """
     autograd builder.analysis builder.calls builder.class_args builder.class_code builder.codegen builder.call_code
-    builder.cost builder.explain builder.introspect builder.shapes
+    builder.cost builder.explain builder.findings builder.introspect builder.shapes builder.step_problems
     data.loaders data.preview data.readers data.splits data.transforms export telemetry training.checkpoint
     training.choices training.devices training.loop training.metrics
 """

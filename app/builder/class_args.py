@@ -106,7 +106,7 @@ def _collect(
         turns = [turn.inside for turn in results[step.id].turns if turn.inside is not None]
         known = found.get(block.name)
         if not turns and known is None:
-            turns = [_unknown(step, block, walk)]
+            turns = [unknown_inside(step, block, walk)]
         for inside in turns:
             if known is None or not any(inside is other for other in known.insides):
                 _collect(inside.plan, inside.results, found, order, names)
@@ -117,7 +117,7 @@ def _collect(
                 known.insides.append(inside)
 
 
-def _unknown(step: Step, block: Block, walk: Plan) -> Inside:
+def unknown_inside(step: Step, block: Block, walk: Plan) -> Inside:
     """The inside of a block of which nothing arrives."""
     assert walk.catalog is not None
     values = FrozenMap({p.name: step.node.params.get(p.name, p.default) for p in block.params})

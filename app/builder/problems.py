@@ -59,7 +59,14 @@ class Thaw:
     node: str
 
 
-Edit = SetParam | InsertBefore | RemoveNode | TakeOut | ReplaceOp | Thaw
+@dataclass(frozen=True)
+class Unshare:
+    """Give a node a module of its own."""
+
+    node: str
+
+
+Edit = Unshare | SetParam | InsertBefore | RemoveNode | TakeOut | ReplaceOp | Thaw
 
 
 @dataclass(frozen=True)
@@ -74,7 +81,8 @@ class Cure:
 class Problem:
     """`severity` is "error" (the net cannot run) or "warning"; `message` says what, `reason` says why.
 
-    `torch_message` is what PyTorch itself would say, where it was asked.
+    `torch_message` is what PyTorch itself would say, where it was asked. What is wrong inside a block is said at its
+    instance, `node`, with the `path` that leads there: instances and which of their repetitions.
     """
 
     severity: str
@@ -84,6 +92,7 @@ class Problem:
     torch_message: str = ""
     port: str | None = None
     cures: tuple[Cure, ...] = ()
+    path: tuple[tuple[str, int], ...] = ()
 
 
 def apply_cure(graph: Graph, catalog: Catalog, cure: Cure) -> Graph:
@@ -95,6 +104,8 @@ def apply_cure(graph: Graph, catalog: Catalog, cure: Cure) -> Graph:
             graph = graph.with_param(edit.node, edit.name, edit.value)
         elif isinstance(edit, RemoveNode):
             graph = graph.without_nodes([edit.node])
+        elif isinstance(edit, Unshare):
+            graph = graph.unshared(edit.node)
         elif isinstance(edit, Thaw):
             graph = graph.with_node(replace(graph.nodes[edit.node], frozen=False))
         elif isinstance(edit, TakeOut):

@@ -1,0 +1,59 @@
+"""A graph and what its calls gave, with what it takes to ask the same of a mended one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.builder.blocks import Block
+from app.builder.calls import Ran
+from app.builder.catalog import Catalog
+from app.builder.expressions import expressions
+from app.builder.graph import Graph
+from app.builder.plan import Plan, plan
+from app.builder.shapes import Inside, StepResult, computed_plan, infer
+from app.builder.value_types import ValueType
+
+
+@dataclass(frozen=True)
+class Findings:
+    """A graph and what was found of it. `given` is what arrives at the inputs of a block, `values` its parameters;
+    both are None for the network."""
+
+    graph: Graph
+    walk: Plan
+    results: Mapping[str, StepResult]
+    ops: Catalog
+    given: Mapping[str, ValueType] | None = None
+    values: Mapping[str, Any] | None = None
+
+    @classmethod
+    def network(cls, graph: Graph, ops: Catalog) -> Findings:
+        walk = plan(graph, ops)
+        if any(step.node.params and any(map(_computes, step.node.params.values())) for step in walk.steps):
+            walk = computed_plan(walk, {})
+        return cls(graph, walk, infer(walk), ops)
+
+    @classmethod
+    def block(cls, block: Block, inside: Inside, ops: Catalog) -> Findings:
+        outcomes = ((node.id, inside.results[node.id].outcome) for node in block.inputs if node.id in inside.results)
+        given = {node: outcome.outputs[0] for node, outcome in outcomes if isinstance(outcome, Ran)}
+        return cls(block.graph, inside.plan, inside.results, ops, given, inside.values)
+
+    def again(self, graph: Graph) -> tuple[Plan, Mapping[str, StepResult]]:
+        """Another graph in the place of this one."""
+        walk = plan(graph, self.ops)
+        if self.values is not None:
+            walk = computed_plan(walk, self.values)
+        return walk, infer(walk, self.given)
+
+    def runs(self, graph: Graph) -> bool:
+        """Whether every call that an output needs runs."""
+        walk, results = self.again(graph)
+        calls = [step for step in walk.steps if step.live and step.node.op != "output"]
+        return all(isinstance(results[step.id].outcome, Ran) for step in calls)
+
+
+def _computes(value: Any) -> bool:
+    return any(expressions(value))

@@ -1,0 +1,192 @@
+"""What is wrong with the calls of a graph, one after the other, said so that a person can mend it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.builder.calls import Failed, Ran
+from app.builder.explain import explain
+from app.builder.expressions import ExpressionError, computed
+from app.builder.findings import Findings
+from app.builder.graph import Graph
+from app.builder.literals import AUTO
+from app.builder.params import ParamError, check_node, missing
+from app.builder.plan import Plan, Step
+from app.builder.problems import Cure, InsertBefore, Problem, RemoveNode, SetParam, Unshare
+from app.builder.shapes import StepResult
+from app.builder.value_types import Dim, TensorType, TupleType, ValueType
+
+
+def loop_problems(graph: Graph, walk: Plan) -> list[Problem]:
+    if not walk.loops:
+        return []
+    names = " → ".join(graph.nodes[node].name for node in walk.loops[:6])
+    reason = f"{names}: each waits for another. Remove one of their wires."
+    return [Problem("error", walk.loops[0], "These layers form a loop, so forward has no order", reason)]
+
+
+def net_problems(sheet: Findings) -> list[Problem]:
+    if not sheet.graph.nodes:
+        return [Problem("error", None, "Nothing on the canvas yet", "Drag a layer here, or press Tab to search.")]
+    kinds = {node.op for node in sheet.graph.nodes.values()}
+    what = "network" if sheet.given is None else "block"
+    problems = []
+    if "input" not in kinds:
+        problems.append(Problem("error", None, f"The {what} has no Input", "Drag an Input onto the canvas."))
+    if "output" not in kinds:
+        reason = "Drag an Output onto the canvas and connect the last layer to it."
+        problems.append(Problem("error", None, f"The {what} has no Output", reason))
+    return problems
+
+
+def step_problems(step: Step, sheet: Findings) -> list[Problem]:
+    results, graph = sheet.results, sheet.graph
+    result = results[step.id]
+    if not step.live:
+        if step.spec.kind == "input" and sheet.given is not None:
+            return []  # a block may have an input that it does not need yet
+        reason = "It is left out of the code. Connect it on, or remove it."
+        remove = Cure(f"Remove {step.node.name}", (RemoveNode(step.id),))
+        return [Problem("warning", step.id, f"{step.node.name} does not reach an output", reason, cures=(remove,))]
+    if step.spec.kind == "unknown":
+        reason = "It was made with another version or with layers that are not here. Its data are kept in the file."
+        return [Problem("error", step.id, f"{step.node.op!r} is not an op that this program knows", reason)]
+    bad = _param_problems(step, sheet.values or {})
+    if bad:
+        return bad
+    unconnected = [port for port in step.spec.inputs if port.required and port.name not in step.args]
+    if unconnected:
+        names = " and ".join(port.name for port in unconnected)
+        message = f"Nothing arrives at {names} of {step.node.name}"
+        return [Problem("error", step.id, message, "Drag a wire from another layer to it.", port=unconnected[0].name)]
+    failed = next((turn.outcome for turn in result.turns if isinstance(turn.outcome, Failed)), None)
+    if isinstance(result.outcome, Failed) or failed:
+        return [explain(step, result if failed is None else _at_turn(result, failed), graph)]
+    misfit = _misfits(step, results, graph)
+    if misfit:
+        return misfit
+    if result.outcome is None:
+        return _auto_problems(step, result) or _shared_problems(step, sheet) or _repeat_problems(step, result)
+    return _warnings(step, result)
+
+
+def _at_turn(result: StepResult, failed: Failed) -> StepResult:
+    """The result of the repetition that failed."""
+    turn = next(turn for turn in result.turns if turn.outcome is failed)
+    return StepResult(turn.outcome, turn.resolved, turn.inputs)
+
+
+def _shared_problems(step: Step, sheet: Findings) -> list[Problem]:
+    """A module that is called once more with what it was not made for."""
+    if step.module == step.id or step.module not in sheet.graph.nodes or not sheet.results[step.id].inputs:
+        return []
+    first = sheet.graph.nodes[step.module].name
+    arriving = next(iter(sheet.results[step.id].inputs.values()))[0]
+    message = f"{step.node.name} shares its weights with {first}, which was made for another shape than {arriving}"
+    cure = Cure(f"Give {step.node.name} weights of its own", (Unshare(step.id),))
+    return [Problem("error", step.id, message, "One module has one set of weights.", cures=(cure,))]
+
+
+def _repeat_problems(step: Step, result: StepResult) -> list[Problem]:
+    """A repeated node whose result cannot be its own input."""
+    ran = [turn.outcome for turn in result.turns if isinstance(turn.outcome, Ran)]
+    if step.node.repeat == 1 or not ran or len(ran) == step.node.repeat:
+        return []
+    given = len(ran[-1].outputs)
+    why = f"gives {given} outputs" if given != 1 else "takes no input" if not step.spec.inputs else "stops"
+    message = f"{step.node.name} {why}, so it cannot be repeated {step.node.repeat} times"
+    return [Problem("error", step.id, message, "What is repeated takes a tensor and gives one. Set repeat to 1.")]
+
+
+def _misfits(step: Step, results: Mapping[str, StepResult], graph: Graph) -> list[Problem]:
+    """Wires from an output that the call does not give, or that carry a tuple where a tensor is wanted."""
+    for port in step.spec.inputs:
+        for ref in step.args.get(port.name, ()):
+            source, outcome = graph.nodes[ref.node], results[ref.node].outcome if ref.node in results else None
+            if not isinstance(outcome, Ran):
+                continue
+            if ref.output >= len(outcome.outputs):
+                message = f"{source.name} does not give output {ref.output}, which {step.node.name} takes"
+                reason = f"With the parameters it has, {source.name} gives {len(outcome.outputs)} of its outputs."
+                if source.op == "nn.MultiheadAttention":
+                    cure = Cure("Set need_weights=True", (SetParam(source.id, "need_weights", True),))
+                    return [Problem("error", step.id, message, reason, port=port.name, cures=(cure,))]
+                return [Problem("error", step.id, message, reason, port=port.name)]
+            kind = "tuple" if isinstance(outcome.outputs[ref.output], TupleType) else "tensor"
+            if port.kind not in (kind, "any"):
+                message = f"{source.name} gives a {kind}, {step.node.name} wants a {port.kind} as {port.name}"
+                return [Problem("error", step.id, message, "Connect another output of it.", port=port.name)]
+    return []
+
+
+def _param_problems(step: Step, values: Mapping[str, Any]) -> list[Problem]:
+    for name, value in step.node.params.items():
+        try:
+            computed(value, values)
+        except ExpressionError as error:
+            where = "Set it in the inspector, or expose the parameter on the block."
+            return [Problem("error", step.id, f"{name} of {step.node.name}: {error}", where)]
+    try:
+        check_node(step.spec, step.node)
+    except ParamError as error:
+        return [Problem("error", step.id, str(error), "Set it in the inspector.")]
+    absent = missing(step.spec, step.node)
+    if absent:
+        names = " and ".join(absent)
+        return [Problem("error", step.id, f"{step.node.name} wants {names}", "Set it in the inspector.")]
+    return []
+
+
+def _auto_problems(step: Step, result: StepResult) -> list[Problem]:
+    """AUTO that finds no such dimension in a shape that is known."""
+    open_params = [p.name for p in step.spec.params if p.auto and result.resolved.get(p.name) is AUTO]
+    arrived = all(port.name in result.inputs for port in step.spec.inputs if port.required)
+    if not open_params or not arrived:
+        return []
+    shape = next(iter(result.inputs.values()))[0]
+    reason = "The dimension it is taken from is missing or is the batch. Set it in the inspector, or change the shape."
+    message = f"{step.node.name} cannot take {open_params[0]} from {shape}"
+    return [Problem("error", step.id, message, reason)]
+
+
+def _warnings(step: Step, result: StepResult) -> list[Problem]:
+    assert isinstance(result.outcome, Ran)
+    problems = []
+    arriving = next((values[0] for values in result.inputs.values()), None)
+    if result.outcome.fixed_batch:
+        message = f"{step.node.name} works with a batch of {result.outcome.fixed_batch} only"
+        reason = "The size is written into it, and the last batch of an epoch may be smaller. Write -1 in its place."
+        problems.append(Problem("warning", step.id, message, reason, cures=_any_batch(step)))
+    if _batch_as_time(step, arriving):
+        first = Cure("Set batch_first=True", (SetParam(step.id, "batch_first", True),))
+        reason = f"With batch_first=False the first dimension of {arriving}, the batch, is read as the sequence."
+        message = f"{step.node.name} reads the batch as a sequence"
+        problems.append(Problem("warning", step.id, message, reason, cures=(first,)))
+    if step.spec.key == "nn.Linear" and isinstance(arriving, TensorType) and len(arriving.shape) == 4:
+        flatten = Cure("Insert Flatten", (InsertBefore(step.id, "input", "nn.Flatten"),))
+        reason = f"Of {arriving} it mixes the last {arriving.shape[-1]} values only. Most networks flatten before."
+        message = f"{step.node.name} works on the last dimension alone"
+        problems.append(Problem("warning", step.id, message, reason, cures=(flatten,)))
+    return problems
+
+
+def _any_batch(step: Step) -> tuple[Cure, ...]:
+    """-1 in the place of the batch size that is written into a view, where it has no -1 yet."""
+    for param in step.spec.params:
+        sizes = step.node.params.get(param.name)
+        if isinstance(sizes, tuple) and -1 not in sizes:
+            new = (-1, *sizes[1:])
+            return (Cure(f"Set {param.name}={new}", (SetParam(step.id, param.name, new),)),)
+    return ()
+
+
+def _batch_as_time(step: Step, arriving: ValueType | None) -> bool:
+    """torch's own default, batch_first=False, meets inputs whose first dimension is the batch."""
+    return (
+        step.spec.param("batch_first") is not None
+        and not step.spec.value(step.node, "batch_first")
+        and isinstance(arriving, TensorType)
+        and len(arriving.shape) == 3
+        and isinstance(arriving.shape[0], Dim)
+    )
