@@ -93,7 +93,7 @@ def fit(sheet: P, notes: Iterable[str], sizes: Sizes) -> P:
     """Bring frames close about what lies in them; one that is empty stays as it is."""
     comments = sheet.comments
     for note in notes:
-        nodes, inner = inside(sheet, note, sizes)
+        nodes, inner = inside(sheet.comments, sheet.positions, sizes, note)
         if comments[note].kind == FRAME and (nodes or inner):
             x, y, width, height = _round_about(sheet, nodes, inner, sizes)
             comments = comments.set(note, replace(comments[note], x=x, y=y, width=width, height=height))
@@ -133,18 +133,20 @@ def shift(sheet: P, nodes: Iterable[str], notes: Iterable[str], dx: float, dy: f
 # --- What lies in a frame ---------------------------------------------------------------------------------------
 
 
-def inside(sheet: Sheet, note: str, sizes: Sizes) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def inside(
+    comments: Comments, positions: Positions, sizes: Sizes, note: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The nodes and the notes that a frame takes along; none for a comment. Of two equal frames the later lies in
     the earlier."""
-    this = sheet.comments[note]
+    this = comments[note]
     if this.kind != FRAME:
         return (), ()
     area = rect_of(this)
-    nodes = tuple(n for n in sheet.positions if area.covers(node_rect(sheet.positions, sizes, n).middle))
-    order = list(sheet.comments)
+    nodes = tuple(n for n in positions if area.covers(node_rect(positions, sizes, n).middle))
+    order = list(comments)
     notes = tuple(
         other
-        for other, value in sheet.comments.items()
+        for other, value in comments.items()
         if other != note
         and area.holds(rect_of(value))
         and (rect_of(value) != area or order.index(other) > order.index(note))
@@ -157,15 +159,15 @@ def taken_along(sheet: Sheet, notes: Iterable[str], sizes: Sizes) -> tuple[froze
     nodes: set[str] = set()
     found = set(notes)
     for note in tuple(found):
-        held, inner = inside(sheet, note, sizes)
+        held, inner = inside(sheet.comments, sheet.positions, sizes, note)
         nodes.update(held)
         found.update(inner)
     return frozenset(nodes), frozenset(found)
 
 
-def framed(sheet: Sheet, sizes: Sizes) -> dict[str, tuple[str, ...]]:
+def framed(comments: Comments, positions: Positions, sizes: Sizes) -> dict[str, tuple[str, ...]]:
     """The nodes of each frame, by the id of the frame."""
-    return {key: inside(sheet, key, sizes)[0] for key, note in sheet.comments.items() if note.kind == FRAME}
+    return {key: inside(comments, positions, sizes, key)[0] for key, n in comments.items() if n.kind == FRAME}
 
 
 def touched(sheet: Sheet, area: Rect) -> frozenset[str]:
@@ -199,7 +201,7 @@ def carried(before: Sheet, places: Positions, sizes: Sizes) -> Comments:
     """
     sizes = dict(sizes)
     notes = dict(before.comments)
-    for key, nodes in framed(before, sizes).items():
+    for key, nodes in framed(before.comments, before.positions, sizes).items():
         areas = [node_rect(places, sizes, node) for node in nodes if node in places]
         if areas and any(places.get(node) != before.positions[node] for node in nodes):
             left, top = min(a.left for a in areas) - PAD, min(a.top for a in areas) - TITLE_ROOM

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPointF, QRectF, Signal
@@ -12,12 +11,15 @@ from PySide6.QtWidgets import QGraphicsItem, QGraphicsScene
 from app.builder.arrange import Size, complete
 from app.builder.catalog import Catalog
 from app.builder.graph import Edge, Graph
+from app.builder.sheet import Comment, Sheet
 from app.frozen import FrozenMap
-from app.project import Project
-from app.views.canvas.faces import Face, Pin, Problems, face_of, problems_by_node
+from app.views.canvas.bend_items import BendDots
+from app.views.canvas.faces import Face, Problems, face_of, problems_by_node
 from app.views.canvas.far_item import FarItem
 from app.views.canvas.geometry import PORT_REACH, bounds, shape_of
+from app.views.canvas.hit import NOTHING, Hit
 from app.views.canvas.node_item import NodeItem
+from app.views.canvas.notes import Notes, subtotals
 from app.views.canvas.painter import SIMPLE
 from app.views.canvas.spatial import RectIndex
 from app.views.canvas.wire_item import WireItem
@@ -27,19 +29,6 @@ if TYPE_CHECKING:
     from app.builder.analysis import Analysis
 
 Point = tuple[float, float]
-
-
-@dataclass(frozen=True)
-class Hit:
-    """What a point of the scene means: a port of a node, a node, a wire, or none of them."""
-
-    node: str | None = None
-    pin: Pin | None = None
-    is_output: bool = False
-    wire: Edge | None = None
-
-
-NOTHING = Hit()
 
 
 class CanvasScene(QGraphicsScene):
@@ -59,7 +48,9 @@ class CanvasScene(QGraphicsScene):
         self._near = _Layer()
         self._whole: QRectF | None = None
         self.index = RectIndex()
-        self.wiring = Wiring(self, self.nodes, self.index, self._near)
+        self.notes = Notes(self)
+        self.bends = BendDots(self._near)
+        self.wiring = Wiring(self, self.nodes, self.index, self._near, self.bends)
         self.wires = self.wiring.items
         self._far = FarItem(self.nodes, self.wires)
         self.addItem(self._near)
@@ -75,6 +66,7 @@ class CanvasScene(QGraphicsScene):
 
     def set_zoom(self, zoom: float) -> None:
         """From afar everything is painted at once and simply."""
+        self.notes.set_zoom(zoom)
         far = zoom < SIMPLE
         if far != self._far.isVisible():
             self._near.setVisible(not far)
@@ -91,10 +83,15 @@ class CanvasScene(QGraphicsScene):
 
     # --- The project
 
-    def show_project(self, project: Project) -> None:
+    def show_project(self, project: Sheet) -> None:
         """Bring the items in line with a project. Nodes without a place are shown where `complete` puts them."""
         before, after = self.graph, project.graph
+        noted, led = self.notes.show(project.comments), self.bends.show(project.bends)
         if after is before and project.positions is self._drawn_positions:
+            if noted or led:
+                self.wiring.lead(led)
+                self._count_frames()
+                self.redrawn.emit()
             return
         self.graph, self._drawn_positions = after, project.positions
         swept: list[QRectF] = []
@@ -108,6 +105,8 @@ class CanvasScene(QGraphicsScene):
                 self._show_wire_state(item)
         if swept:
             self.wiring.follow(touched, swept)
+        self.wiring.lead(led)
+        self._count_frames()
         self.redrawn.emit()
 
     def _change_nodes(self, before: Graph, after: Graph, swept: list[QRectF]) -> set[str]:
@@ -147,15 +146,25 @@ class CanvasScene(QGraphicsScene):
         self.index.put(node, self.nodes[node].body)
         swept.append(self.index[node])
 
-    def drag(self, places: Mapping[str, QPointF]) -> None:
-        """Show nodes elsewhere while they are dragged; the project does not know of it yet."""
+    def drag(
+        self,
+        places: Mapping[str, QPointF],
+        notes: Mapping[str, Comment] | None = None,
+        bends: Mapping[Edge, tuple[Point, ...]] | None = None,
+    ) -> None:
+        """Show nodes, notes and bends elsewhere while they are dragged; the project does not know of it yet."""
         for node, place in places.items():
             self._put(node, place, [])
+        self.notes.drag(notes or {})
+        self.bends.drag(bends or {})
         self.wiring.follow_drag(places)
+        self.wiring.lead(bends or ())
         self.redrawn.emit()
 
     def settle(self) -> None:
-        """Put every node where the project has it, and let the wires make way for what was dragged."""
+        """Put everything where the project has it, and let the wires make way for what was dragged."""
+        self.notes.settle()
+        self.wiring.lead(self.bends.settle())
         swept: list[QRectF] = []
         moved: set[str] = set()
         self._place(self._drawn_positions, moved, swept)
@@ -172,7 +181,13 @@ class CanvasScene(QGraphicsScene):
         self._reshaped(touched)
         self.wiring.label(analysis, self.problems)
         self.set_widths(self._widths)
+        self._count_frames()
         self.redrawn.emit()
+
+    def _count_frames(self) -> None:
+        """Put the parameters of what lies in it beside the title of each frame."""
+        if self.notes.items:
+            self.notes.count(subtotals(self.notes.comments, self.graph, self.positions, self.sizes(), self.analysis))
 
     def _reshaped(self, nodes: set[str]) -> None:
         """Nodes have another size."""
@@ -323,10 +338,14 @@ class CanvasScene(QGraphicsScene):
         for node in under:
             if self.nodes[node].body.contains(point):
                 return Hit(node)
+        bend = self.bends.at(point, zoom)
+        if bend is not None:
+            return Hit(wire=bend[0], bend=bend[1])
         for item in self.items(point):
             if isinstance(item, WireItem):
                 return Hit(wire=item.edge)
-        return NOTHING
+        note = self.notes.at(point, zoom)
+        return Hit(note=note[0], grip=note[1]) if note is not None else NOTHING
 
     def wire_near(self, area: QRectF) -> Edge | None:
         """The wire that runs through an area, the shortest if there are several."""
@@ -334,9 +353,9 @@ class CanvasScene(QGraphicsScene):
         return min(found, key=lambda item: item.way.path.length()).edge if found else None
 
     def whole(self) -> QRectF:
-        """The rectangle about all nodes."""
+        """The rectangle about all nodes and notes."""
         if self._whole is None:
-            self._whole = bounds([item.body for item in self.nodes.values()])
+            self._whole = bounds([*(item.body for item in self.nodes.values()), *self.notes.bodies()])
         return self._whole
 
     def rect_of(self, nodes: Iterable[str]) -> QRectF:
@@ -349,6 +368,7 @@ class CanvasScene(QGraphicsScene):
             node.retheme()
         for wire in self.wires.values():
             wire.retheme()
+        self.notes.retheme()
         self._reshaped(set(self.nodes))
         self.redrawn.emit()
 

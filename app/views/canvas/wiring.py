@@ -12,6 +12,8 @@ from PySide6.QtWidgets import QGraphicsItem, QGraphicsScene
 
 from app.builder.graph import Edge, Graph
 from app.builder.value_types import TensorType
+from app.views.canvas.bend_items import BendDots
+from app.views.canvas.bent import through
 from app.views.canvas.faces import Problems
 from app.views.canvas.node_item import NodeItem
 from app.views.canvas.routes import Route, route
@@ -29,9 +31,14 @@ class Wiring:
     """Makes, routes and labels wire items. `nodes` and `index` are the scene's; items hang under `layer`."""
 
     def __init__(
-        self, scene: QGraphicsScene, nodes: Mapping[str, NodeItem], index: RectIndex, layer: QGraphicsItem
+        self,
+        scene: QGraphicsScene,
+        nodes: Mapping[str, NodeItem],
+        index: RectIndex,
+        layer: QGraphicsItem,
+        bends: BendDots,
     ) -> None:
-        self._scene, self._nodes, self._index, self._layer = scene, nodes, index, layer
+        self._scene, self._nodes, self._index, self._layer, self._bends = scene, nodes, index, layer, bends
         self.items: dict[Edge, WireItem] = {}
         self._lanes = RectIndex()
 
@@ -87,6 +94,14 @@ class Wiring:
             if edge.source in held or edge.target in held:
                 self._route(item)
 
+    def lead(self, wires: Iterable[Edge]) -> None:
+        """Route anew the wires whose bends are others."""
+        found = [self.items[wire] for wire in wires if wire in self.items]
+        for item in found:
+            self._route(item)
+        if found:
+            self._settle_labels()
+
     def _route(self, item: WireItem) -> None:
         item.set_route(self._way(item.edge))
         self._keep_lane(item)
@@ -101,6 +116,9 @@ class Wiring:
         source, target = self._nodes[edge.source], self._nodes[edge.target]
         start = source.output_point(min(edge.output, len(source.geometry.outputs) - 1))
         end = target.input_point(target.input_number(edge.port, edge.index))
+        points = self._bends.points(edge)
+        if points:
+            return through(start, end, points)
         own = _key(edge)
 
         def others(area: QRectF) -> list[QRectF]:
