@@ -27,8 +27,8 @@ LEAVES = "frozen source layer_files rng resources torchvision_import"
 
 # Values and pure functions over them.
 PURE = """
-    project project_file sheet_file preflight inspection examples builder data training telemetry autograd export drawing layout
-    graphviz_export
+    project project_file sheet_file preflight inspection examples builder data training telemetry autograd export
+    drawing layout graphviz_export
 """
 
 # The only mutable truth, and what runs beside the window's thread.

@@ -38,7 +38,7 @@ class Links(QObject):
         window.palette_view.activated.connect(window.canvas.add_op)
         window.canvas.cureRequested.connect(window.cure)
         window.canvas.editRequested.connect(self._edit)
-        window.canvas.exampleRequested.connect(lambda: window.files.open_example("digits.tape"))
+        window.canvas.exampleRequested.connect(window.actions_by_key["gallery"].trigger)
         window.inspector.cure_requested.connect(window.cure)
         window.inspector.frame_requested.connect(window.jump_to)
         window.problems_panel.cure_requested.connect(window.cure)

@@ -65,6 +65,7 @@ def _file(window: MainWindow, actions: Actions) -> None:
     files = window.files
     menu = window.file_menu = actions.menu("&File")
     actions.add(menu, "new", "&New", files.new, Key.New, "new")
+    actions.add(menu, "gallery", "New from e&xample…", lambda: _gallery(window), "Ctrl+Alt+N", "network")
     actions.add(menu, "open", "&Open…", files.choose, Key.Open, "folder")
     recent = menu.addMenu("Open &recent")
     recent.aboutToShow.connect(lambda: _fill_recent(window, recent))
@@ -185,6 +186,15 @@ def _help(window: MainWindow, actions: Actions) -> None:
 
 
 # The dialogs are imported when they are first asked for.
+
+
+def _gallery(window: MainWindow) -> None:
+    from app.views.dialogs.gallery import GalleryDialog
+
+    files, dialog = window.files, GalleryDialog(window.background, window)
+    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    dialog.chosen.connect(lambda path: files.new() if path is None else files.open_example(path.name))
+    dialog.open()
 
 
 def _shortcuts(window: MainWindow, actions: Actions) -> None:

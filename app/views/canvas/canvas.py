@@ -100,7 +100,7 @@ class Canvas(QWidget):
         self.finder = Finder(self)
         # It stands in the viewport, so that a layer can be let go on it.
         ground = self.view.viewport()
-        self.empty = EmptyState("add", "Nothing on the canvas yet", hint, "Open the digits example", ground)
+        self.empty = EmptyState("add", "Nothing on the canvas yet", hint, "Choose an example…", ground)
 
     def _connect(self) -> None:
         self.document.changed.connect(self._changed)
