@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.frozen import FrozenMap
 from app.training.events import EpochDone, GradientNorms, Started, StepDone
 from app.training.history import History
 from app.views.training import figures, series
@@ -123,7 +124,17 @@ def test_the_canvas_gets_the_newest_norms_by_node():
 def test_a_module_that_is_called_twice_belongs_to_both_nodes():
     from dataclasses import replace
 
-    from app.frozen import FrozenMap
-
     shared = replace(SMALL_NET, modules=FrozenMap({"a": "linear1", "b": "linear1", "c": "linear2"}))
-    assert nodes_by_layer(shared) == {"linear1": ("a", "b"), "linear2": ("c",)}
+    assert nodes_by_layer(shared, ["linear1", "linear2"]) == {"linear1": ("a", "b"), "linear2": ("c",)}
+
+
+def test_the_norm_of_a_block_is_that_of_all_gradients_in_it():
+    from app.source import ClassText, Source
+
+    inner = ClassText(modules=FrozenMap(conv="conv"))
+    net = ClassText(modules=FrozenMap(n1="stage", n2="fc"), blocks=FrozenMap(n1="Residual"), repeated=frozenset(["n1"]))
+    source = Source("", modules=net.modules, classes=FrozenMap({"": net, "Residual": inner}))
+    history = history_of(1, ("stage.0.conv", "stage.1.conv", "fc"), [(1, (3.0, 4.0, 0.5))])
+    overlay = GradientOverlay(source, history)
+    assert overlay.read().norms == {"n1": (5.0,), "n2": (0.5,)}
+    assert overlay.read(within=(("n1", 1),)).norms == {"conv": (4.0,)}

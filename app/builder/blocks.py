@@ -95,6 +95,9 @@ def would_contain_itself(blocks: Mapping[str, Block], outer: str, inner: str) ->
 
 def spec_of(block: Block, blocks: Mapping[str, Block]) -> OpSpec:
     """The op that a block is. An input takes whatever its inside takes; its kind shows when shapes are known."""
+    inside = contained(block.name, blocks)
+    if block.name in inside:  # no class could be; the file and the edits refuse it
+        return OpSpec(key=block.key, kind="unknown", target="", label=block.name, category="block", stem="unknown")
     stem = "".join(f"_{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(block.name))
     return OpSpec(
         key=block.key,
@@ -107,7 +110,7 @@ def spec_of(block: Block, blocks: Mapping[str, Block]) -> OpSpec:
         outputs=tuple(Port(node.name, "any") for node in block.outputs),
         params=block.params,
         definition=block,
-        contains=tuple(blocks[name] for name in contained(block.name, blocks)),
+        contains=tuple(blocks[name] for name in inside),
     )
 
 

@@ -26,7 +26,7 @@ from app.builder.graph import Graph
 from app.builder.plan import Plan, Step, plan
 from app.builder.receptive import Receptive, field_after
 from app.builder.shapes import StepResult, infer
-from app.builder.value_types import TensorType, TupleType, ValueType, sizes_at
+from app.builder.value_types import NumberType, TensorType, TupleType, ValueType, sizes_at
 from app.frozen import FrozenMap
 
 COUNTED, NOT_COUNTED, UNKNOWN, MUTED, NO_CALL = "counted", "not counted", "unknown", "muted", ""
@@ -63,7 +63,8 @@ class NodeCost:
 
     `state` is COUNTED, NOT_COUNTED, UNKNOWN where the shapes are, MUTED, or NO_CALL for inputs and outputs.
     `activation` is the bytes of what it gives, None where that is unknown; it `shares` them where they are those of
-    what it takes. The parameters of a `frozen` node are not trained.
+    what it takes. The parameters of a `frozen` node are not trained, `untrained` counts them; those of a module that is
+    called once more are counted where it is called first. A block, or what is repeated, is the sum of what it holds.
     """
 
     parameters: int | None = None
@@ -74,6 +75,7 @@ class NodeCost:
     receptive: Receptive | None = None
     live: bool = True
     frozen: bool = False
+    untrained: int = 0
 
     @property
     def flops(self) -> int | None:
@@ -106,7 +108,7 @@ class NetworkCost:
     @cached_property
     def frozen(self) -> int:
         """Parameters that are not trained."""
-        return sum(cost.parameters or 0 for cost in self._live if cost.frozen)
+        return sum(cost.untrained for cost in self._live)
 
     @cached_property
     def flops(self) -> int | None:
@@ -142,24 +144,82 @@ _memo_lock = threading.Lock()
 def cost(graph: Graph, ops: Catalog | None = None) -> NetworkCost:
     """What the nodes of a graph cost. Raises nothing: of a node whose shapes are unknown nothing is said."""
     walk = plan(graph, ops or catalog())
-    results = infer(walk)
-    fields = _fields(walk, results)
-    nodes = {step.id: _node_cost(step, results[step.id], fields.get(step.id)) for step in walk.steps}
+    nodes = _costs(walk, infer(walk), {})[0]
     for node in graph.nodes.values():
         nodes.setdefault(node.id, NodeCost(state=MUTED if node.muted else UNKNOWN, live=False))
     return NetworkCost(graph, FrozenMap(nodes))
 
 
-def _fields(walk: Plan, results: Mapping[str, StepResult]) -> dict[str, Receptive]:
-    found: dict[str, Receptive] = {}
+_Fields = dict[str, Receptive | None]
+
+
+def _costs(
+    walk: Plan, results: Mapping[str, StepResult], given: Mapping[str, Receptive | None]
+) -> tuple[dict[str, NodeCost], _Fields]:
+    """The cost of every step and how far each sees; `given` is how far the inputs of a block do."""
+    costs: dict[str, NodeCost] = {}
+    fields: _Fields = {}
     for step in walk.steps:
         result = results[step.id]
-        if isinstance(result.outcome, Ran):
-            arriving = [found.get(ref.node) for ref in step.refs()]
-            after = field_after(step.spec, result.resolved, result.inputs, result.outcome.outputs, arriving)
-            if after is not None:
-                found[step.id] = after
-    return found
+        arriving = [fields.get(ref.node) for ref in step.refs()]
+        if step.id in given:
+            fields[step.id] = given[step.id]
+            costs[step.id] = NodeCost(0, NO_CALL, live=step.live)
+        elif result.turns:
+            costs[step.id], fields[step.id] = _cost_of_turns(step, result, arriving)
+        else:
+            if isinstance(result.outcome, Ran):
+                given_back = result.outcome.outputs
+                fields[step.id] = field_after(step.spec, result.resolved, result.inputs, given_back, arriving)
+            costs[step.id] = _node_cost(step, result, fields.get(step.id))
+    return costs, fields
+
+
+def _cost_of_turns(
+    step: Step, result: StepResult, arriving: list[Receptive | None]
+) -> tuple[NodeCost, Receptive | None]:
+    """The sum over the repetitions of a module, or over the inside of a block."""
+    parts: list[NodeCost] = []
+    for turn in result.turns:
+        field_now: Receptive | None = None
+        if turn.inside is not None:
+            ports = dict(zip(step.args, arriving, strict=False))
+            block = step.spec.definition
+            inputs = {node.id: ports.get(node.name) for node in block.inputs} if block else {}
+            costs, fields = _costs(turn.inside.plan, turn.inside.results, inputs)
+            parts += [costs[inner.id] for inner in turn.inside.plan.steps if inner.live]
+            ends = [inner for inner in turn.inside.plan.steps if inner.spec.kind == "output" and inner.refs()]
+            field_now = fields.get(ends[0].refs()[0].node) if ends else None
+        elif isinstance(turn.outcome, Ran):
+            field_now = field_after(step.spec, turn.resolved, turn.inputs, turn.outcome.outputs, arriving)
+            one = StepResult(turn.outcome, turn.resolved, turn.inputs)
+            parts.append(_node_cost(step, one, field_now))
+        arriving = [field_now, *arriving[1:]]
+    if not isinstance(result.outcome, Ran):
+        return NodeCost(live=step.live), None
+    return _summed(step, result.outcome, parts, arriving[0] if arriving else None), arriving[0] if arriving else None
+
+
+def _summed(step: Step, outcome: Ran, parts: list[NodeCost], receptive: Receptive | None) -> NodeCost:
+    counted = [part.flops for part in parts if part.flops is not None]
+    calls = [part.call for part in parts if part.state in (COUNTED, NOT_COUNTED)]
+    call = CallCost(
+        flops=sum(counted) if counted else None,
+        gaps=tuple(sorted({gap for call in calls for gap in call.gaps})),
+        in_step=all(call.in_step for call in calls),
+        tried=all(call.tried for call in calls),
+    )
+    return NodeCost(
+        parameters=outcome.parameters,
+        state=COUNTED if counted else NOT_COUNTED if calls else NO_CALL,
+        call=call,
+        output=", ".join(map(str, outcome.outputs)),
+        activation=sum(part.activation or 0 for part in parts if not part.shares),
+        receptive=receptive if receptive is not None and receptive.windows else None,
+        live=step.live,
+        frozen=step.node.frozen,
+        untrained=outcome.parameters if step.node.frozen else sum(part.untrained for part in parts if part.live),
+    )
 
 
 def _node_cost(step: Step, result: StepResult, receptive: Receptive | None) -> NodeCost:
@@ -180,6 +240,7 @@ def _node_cost(step: Step, result: StepResult, receptive: Receptive | None) -> N
         receptive=receptive if receptive is not None and receptive.windows else None,
         live=step.live,
         frozen=step.node.frozen,
+        untrained=outcome.parameters if step.node.frozen else 0,
     )
 
 
@@ -187,6 +248,8 @@ def _bytes(value: ValueType, fixed_batch: int) -> int:
     """Bytes of a value for one sample."""
     if isinstance(value, TupleType):
         return sum(_bytes(item, fixed_batch) for item in value.items)
+    if isinstance(value, NumberType):
+        return 0
     size = getattr(torch, value.dtype).itemsize
     for length in value.at(1):
         size *= length
@@ -197,7 +260,7 @@ def _bytes(value: ValueType, fixed_batch: int) -> int:
 
 
 def _remembered(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any], fixed: int) -> CallCost:
-    key = (spec.key, params, inputs)
+    key = (spec.key, spec.target, params, inputs)
     with _memo_lock:
         kept = _memo.get(key)
         if kept is not None:

@@ -48,7 +48,7 @@ class Curves(QWidget):
         self._history = History()
         self._scale = TimeScale(self._history)
         self._source: Source | None = None
-        self._nodes: dict[str, tuple[str, ...]] = {}
+        self._known: tuple[tuple[str, ...], dict[str, tuple[str, ...]]] = ((), {})
         self._following = True
         self._end = 0.0
         self._range = (0.0, 1.0)
@@ -132,7 +132,7 @@ class Curves(QWidget):
         """Show another history; `source` tells which nodes the layers belong to. None shows that there is no run."""
         self._history = history or History()
         self._source = source
-        self._nodes = nodes_by_layer(source) if source else {}
+        self._known = ((), {})
         self._stack.setCurrentWidget(self.cards if history is not None else self.empty)
         self.controls.set_run(history is not None)
         self._end = 0.0
@@ -160,6 +160,14 @@ class Curves(QWidget):
 
     def _set_log_key(self, key: str) -> None:
         self.loss.set_log(key == "log")
+
+    @property
+    def _nodes(self) -> dict[str, tuple[str, ...]]:
+        """The nodes of each layer; the layers are known from the first norms on."""
+        layers = tuple(self._history.layers)
+        if self._source is not None and layers != self._known[0]:
+            self._known = (layers, nodes_by_layer(self._source, layers))
+        return self._known[1]
 
     def select_nodes(self, nodes: Iterable[str]) -> None:
         """Outline the rows of these nodes."""

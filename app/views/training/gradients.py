@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from app.source import Source
+from app.source import Path, Source
 from app.training.history import History
 
 DECADES = 6  # of a ramp at most; what is smaller gets the lowest colour
@@ -60,11 +60,17 @@ class BoundsTracker:
         return Bounds(10.0**shown, 10.0**high, low < shown)
 
 
-def nodes_by_layer(source: Source) -> dict[str, tuple[str, ...]]:
-    """The nodes that call each module, by the module's path; several where weights are shared."""
-    found: dict[str, tuple[str, ...]] = {}
+def nodes_by_layer(source: Source, layers: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The nodes whose module each layer is, or lies in; several where weights are shared."""
+    owners: dict[str, tuple[str, ...]] = {}
     for node, path in source.modules.items():
-        found[path] = (*found.get(path, ()), node)
+        owners[path] = (*owners.get(path, ()), node)
+    found: dict[str, tuple[str, ...]] = {}
+    for layer in layers:
+        path = layer
+        while path and path not in owners:
+            path = path.rpartition(".")[0]
+        found[layer] = owners.get(path, ())
     return found
 
 
@@ -78,22 +84,31 @@ class Overlay:
 
 
 class GradientOverlay:
-    """Reads the newest norms of a run for the nodes of the source that it trains."""
+    """Reads the newest norms of a run for the nodes of the source that it trains.
+
+    The norm of a block is that of all gradients in it. `within` is the source of the sheet that is looked at, where
+    that is not the network.
+    """
 
     def __init__(self, source: Source, history: History) -> None:
-        self._history = history
-        self._nodes = nodes_by_layer(source)
+        self._source, self._history = source, history
         self._bounds = BoundsTracker()
 
-    def read(self, newest: int = NEWEST) -> Overlay | None:
-        """The overlay now; None before the first norm was measured. The cost does not grow with the run."""
+    def read(self, newest: int = NEWEST, within: Path = ()) -> Overlay | None:
+        """The overlay of a sheet now; None before the first norm was measured. The cost does not grow with the run."""
         bounds = self._bounds.update(self._history)
         if bounds is None:
             return None
-        rows = self._history.gradients.matrix()[:, -newest:].tolist()
-        norms = {
-            node: tuple(row)
-            for layer, row in zip(self._history.layers, rows, strict=True)
-            for node in self._nodes.get(layer, ())
-        }
+        rows = self._history.gradients.matrix()[:, -newest:]
+        source = self._source.within(within) if within else self._source
+        of_node: dict[str, list[int]] = {}
+        for number, nodes in enumerate(nodes_by_layer(source, self._history.layers).values()):
+            for node in nodes:
+                of_node.setdefault(node, []).append(number)
+        norms = {node: tuple(_together(rows[numbers])) for node, numbers in of_node.items()}
         return Overlay(norms, bounds.low, bounds.high)
+
+
+def _together(rows: np.ndarray) -> list[float]:
+    """The norm of all gradients of several layers, step by step."""
+    return (rows[0] if len(rows) == 1 else np.sqrt(np.square(rows).sum(axis=0))).tolist()
