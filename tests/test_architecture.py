@@ -27,8 +27,8 @@ LEAVES = "frozen source layer_files rng resources torchvision_import"
 
 # Values and pure functions over them.
 PURE = """
-    project project_file sheet_file preflight inspection examples builder data training telemetry autograd export
-    drawing layout graphviz_export
+    project project_file sheet_file library preflight inspection examples builder data training telemetry autograd
+    export drawing layout graphviz_export
 """
 
 # The only mutable truth, and what runs beside the window's thread.
@@ -51,6 +51,7 @@ ARROWS = {
     "examples": "project project_file preflight builder data.sources",  # what is said of an example before it is opened
     "project_file": "project sheet_file builder data.config training.config",
     "sheet_file": "builder",
+    "library": "project project_file builder",  # blocks that a person keeps are project files
     "project": "builder.graph builder.blocks builder.sheet data.config training.config",
     "builder": "",
     "builder.drawing": "drawing",
