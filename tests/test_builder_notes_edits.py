@@ -64,8 +64,8 @@ def test_a_comment_takes_nothing_along(row: Project) -> None:
 def test_a_marquee_means_comments_that_it_touches_and_frames_that_it_encloses(row: Project) -> None:
     project, frame = notes_edits.frame(row, [named(row, "relu1")], SIZES, "")
     project, note = notes_edits.add(project, Comment("", 250.0, 200.0, 100.0, 40.0))
-    assert notes_edits.touched(project, Rect(240, 0, 300, 220)) == {note}
-    assert notes_edits.touched(project, Rect(100, -100, 500, 300)) == {note, frame}
+    assert notes_edits.touched(project.comments, Rect(240, 0, 300, 220)) == {note}
+    assert notes_edits.touched(project.comments, Rect(100, -100, 500, 300)) == {note, frame}
 
 
 def test_fit_write_tint_resize_and_remove(row: Project) -> None:

@@ -170,11 +170,11 @@ def framed(comments: Comments, positions: Positions, sizes: Sizes) -> dict[str, 
     return {key: inside(comments, positions, sizes, key)[0] for key, n in comments.items() if n.kind == FRAME}
 
 
-def touched(sheet: Sheet, area: Rect) -> frozenset[str]:
+def touched(comments: Comments, area: Rect) -> frozenset[str]:
     """What a marquee about an area means: comments that it touches, and frames that it encloses."""
     return frozenset(
         key
-        for key, note in sheet.comments.items()
+        for key, note in comments.items()
         if (area.touches(rect_of(note)) if note.kind == COMMENT else area.holds(rect_of(note)))
     )
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from PySide6.QtCore import QObject, QPointF, QRectF, Signal
 from PySide6.QtGui import QGuiApplication
 
-from app.builder import edits, tidy
+from app.builder import edits, layout, notes_edits, tidy
 from app.builder.arrange import GAP, GRID, LANE_GAP, arrange, complete
 from app.builder.catalog import Catalog
 from app.builder.graph import Edge
@@ -16,6 +17,7 @@ from app.document import Document
 from app.project import Project
 from app.views.canvas import clipboard
 from app.views.canvas.geometry import snapped
+from app.views.canvas.note_commands import NoteCommands, count
 from app.views.canvas.scene import CanvasScene
 from app.views.selection import Selection
 
@@ -28,9 +30,14 @@ NOT_FLAGGED = {
 
 
 class Commands(QObject):
-    """Edits through the document. `said` carries a word to the person: why something was not done."""
+    """Edits through the document. `said` carries a word to the person: why something was not done.
+
+    `marked` comes when something may be selected that was not, or the other way round; `notes` are the commands for
+    comments, frames and bends.
+    """
 
     said = Signal(str)
+    marked = Signal()
 
     def __init__(
         self, document: Document, selection: Selection, catalog: Catalog, scene: CanvasScene, origin: QObject
@@ -39,6 +46,7 @@ class Commands(QObject):
         self._document, self._selection, self._catalog, self._scene = document, selection, catalog, scene
         self._origin = origin
         self._pastes: tuple[str, int] = ("", 0)
+        self.notes = NoteCommands(self, scene)
 
     # --- Ground
 
@@ -53,11 +61,35 @@ class Commands(QObject):
     def name(self, node: str) -> str:
         return self._document.project.graph.nodes[node].name
 
-    def select(self, nodes: Iterable[str]) -> None:
-        self._scene.select_wires(())
-        self._selection.set(nodes, self._origin)
+    @property
+    def selected(self) -> frozenset[str]:
+        """The nodes that are selected; of notes, wires and bends the scene knows."""
+        return self._selection.ids
 
-    def _apply(self, text: str, make: Callable[[], Project], merge: str | None = None) -> bool:
+    def select(self, nodes: Iterable[str], notes: Iterable[str] = ()) -> None:
+        """Select nodes and notes, and nothing else."""
+        self._scene.select_wires(())
+        self._scene.bends.select(None)
+        self._scene.notes.select(notes)
+        self._selection.set(nodes, self._origin)
+        self.marked.emit()
+
+    def select_wire(self, wire: Edge, bend: int | None = None, keep: bool = False) -> None:
+        """Select a wire, or a bend of it; with `keep` the nodes and notes that are selected stay so."""
+        if not keep:
+            self.select(())
+        self._scene.select_wires([wire])
+        self._scene.bends.select(None if bend is None else (wire, bend))
+        self.marked.emit()
+
+    def held(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The selected nodes and notes, and what the selected frames take along."""
+        if not self._scene.notes.selected:
+            return self._selection.ids, frozenset()
+        nodes, notes = notes_edits.taken_along(self.project, self._scene.notes.selected, self._scene.sizes())
+        return self._selection.ids | nodes, notes
+
+    def apply(self, text: str, make: Callable[[], Project], merge: str | None = None) -> bool:
         """One step; a refused connection is said instead."""
         try:
             project = make()
@@ -156,58 +188,70 @@ class Commands(QObject):
     def connect_ports(self, source: str, output: int, target: str, port: str) -> bool:
         """Draw a wire."""
         text = f"Connect {self.name(source)} to {self.name(target)}"
-        return self._apply(text, lambda: edits.connect(self.project, self._catalog, source, output, target, port))
+        return self.apply(text, lambda: edits.connect(self.project, self._catalog, source, output, target, port))
 
     def move_end(self, wire: Edge, target: str, port: str) -> bool:
         """Take the input end of a wire elsewhere."""
         if (wire.target, wire.port) == (target, port):
             return False
         text = f"Connect {self.name(wire.source)} to {self.name(target)}"
-        return self._apply(text, lambda: edits.move_end(self.project, self._catalog, wire, target, port))
+        return self.apply(text, lambda: edits.move_end(self.project, self._catalog, wire, target, port))
 
     def cut_wire(self, wire: Edge) -> None:
         """Remove one wire."""
         text = f"Cut the wire from {self.name(wire.source)} to {self.name(wire.target)}"
-        self._apply(text, lambda: edits.cut(self.project, [wire]))
+        self.apply(text, lambda: edits.cut(self.project, [wire]))
 
     # --- Removing
 
     def delete(self) -> None:
-        """Remove the selected nodes and wires."""
-        nodes, wires = self._selection.ids, self._scene.selected_wires
-        if nodes or wires:
-            text = f"Delete {self._many(nodes)}" if nodes else f"Delete {_count(len(wires), 'wire')}"
-            self._apply(text, lambda: edits.delete(self.project, nodes, wires))
+        """Remove the selected nodes, notes and wires; of a wire whose bend is selected the bend alone."""
+        nodes, wires, notes = self._selection.ids, self._scene.selected_wires, self._scene.notes.selected
+        if self._scene.bends.selected is not None:
+            self.notes.unbend(*self._scene.bends.selected)
+        elif nodes or wires or notes:
+            text = f"Delete {self.many(nodes, notes)}" if nodes or notes else f"Delete {count(len(wires), 'wire')}"
+            self.apply(text, lambda: notes_edits.remove(edits.delete(self.project, nodes, wires), notes))
 
     def delete_reconnect(self) -> None:
         """Remove the selected nodes and connect what was before them to what was after."""
-        nodes = self._selection.ids
+        nodes, notes = self._selection.ids, self._scene.notes.selected
         if nodes:
-            text = f"Delete {self._many(nodes)} and reconnect"
-            self._apply(text, lambda: edits.delete_and_reconnect(self.project, self._catalog, nodes))
+            text = f"Delete {self.many(nodes, notes)} and reconnect"
+
+            def make() -> Project:
+                return notes_edits.remove(edits.delete_and_reconnect(self.project, self._catalog, nodes), notes)
+
+            self.apply(text, make)
         else:
             self.delete()
 
-    def _many(self, nodes: Iterable[str]) -> str:
-        known = list(nodes)
-        return self.name(known[0]) if len(known) == 1 else _count(len(known), "node")
+    def many(self, nodes: Iterable[str], notes: Iterable[str] = ()) -> str:
+        """Nodes and notes in words: the name of one, else how many there are of each."""
+        known, noted = list(nodes), list(notes)
+        if len(known) == 1 and not noted:
+            return self.name(known[0])
+        words = [count(len(known), "node")] if known or not noted else []
+        return " and ".join([*words, *self.notes.words(noted)])
 
     # --- Clipboard
 
     def copy(self) -> bool:
-        """The selected nodes as text on the clipboard."""
-        if not self._selection.ids:
+        """What is selected as text on the clipboard; a frame with what lies in it."""
+        nodes, notes = self.held()
+        if not nodes and not notes:
             return False
-        text = clipboard.to_text(edits.copy(self.project, self._selection.ids))
+        text = clipboard.to_text(edits.copy(self.project, nodes, notes))
         QGuiApplication.clipboard().setText(text)
         self._pastes = (text, 0)
         return True
 
     def cut(self) -> None:
-        """Copy the selected nodes and remove them."""
+        """Copy what is selected and remove it."""
         if self.copy():
-            text = f"Cut {self._many(self._selection.ids)}"
-            self._apply(text, lambda: edits.delete(self.project, self._selection.ids))
+            nodes, notes = self.held()
+            text = f"Cut {self.many(nodes, notes)}"
+            self.apply(text, lambda: notes_edits.remove(edits.delete(self.project, nodes), notes))
             self._pastes = (self._pastes[0], -1)
 
     def paste(self, at: QPointF | None = None) -> None:
@@ -219,58 +263,69 @@ class Commands(QObject):
             self.said.emit(str(error))
             return
         if piece.positions.keys() != piece.graph.nodes.keys():
-            piece = edits.Piece(piece.graph, arrange(piece.graph, {}))
-        count = self._pastes[1] + 1 if self._pastes[0] == text else 1
-        self._pastes = (text, count)
-        dx = dy = PASTE_STEP * count
+            piece = replace(piece, positions=arrange(piece.graph, {}))
+        times = self._pastes[1] + 1 if self._pastes[0] == text else 1
+        self._pastes = (text, times)
+        dx = dy = PASTE_STEP * times
         if at is not None:
-            left = min(x for x, _ in piece.positions.values())
-            top = min(y for _, y in piece.positions.values())
+            corners = [*piece.positions.values(), *((note.x, note.y) for note in piece.comments.values())]
+            left, top = min(x for x, _ in corners), min(y for _, y in corners)
             dx, dy = _grid(at.x() - left), _grid(at.y() - top)
         self._paste("Paste", piece, dx, dy)
 
     def duplicate(self) -> None:
-        """Copy the selected nodes beside themselves, past the clipboard."""
-        if self._selection.ids:
-            self._paste("Duplicate", edits.copy(self.project, self._selection.ids), PASTE_STEP, PASTE_STEP)
+        """Copy what is selected beside itself, past the clipboard."""
+        nodes, notes = self.held()
+        if nodes or notes:
+            self._paste("Duplicate", edits.copy(self.project, nodes, notes), PASTE_STEP, PASTE_STEP)
 
     def _paste(self, verb: str, piece: edits.Piece, dx: float, dy: float) -> None:
-        project, new = edits.paste(self.project, piece, dx, dy)
-        names = list(piece.graph.nodes.values())
-        what = names[0].name if len(names) == 1 else _count(len(names), "node")
-        self._document.apply(f"{verb} {what}", project)
-        self.select(new)
+        before = self.project
+        project, new = edits.paste(before, piece, dx, dy)
+        notes = project.comments.keys() - before.comments.keys()
+        names = [node.name for node in piece.graph.nodes.values()]
+        words = [names[0] if len(names) == 1 else count(len(names), "node")] if names else []
+        kinds = self.notes.words(piece.comments, piece.comments)
+        self._document.apply(f"{verb} {' and '.join([*words, *kinds])}", project)
+        self.select(new, notes)
 
     # --- Places and names
 
-    def place(self, places: dict[str, tuple[float, float]]) -> None:
-        """Put dragged nodes where they were let go."""
-        self._apply(f"Move {self._many(places)}", lambda: edits.place(self.project, places))
+    def shift(self, nodes: Iterable[str], notes: Iterable[str], dx: float, dy: float) -> None:
+        """Move dragged nodes and notes."""
+        moved, noted = tuple(nodes), tuple(notes)
+        text = f"Move {self.many(moved, noted)}"
+        self.apply(text, lambda: notes_edits.shift(self.project, moved, noted, dx, dy))
 
     def nudge(self, dx: float, dy: float) -> None:
-        """Shift the selected nodes; presses in a row are one step."""
-        nodes = self._selection.ids
-        if nodes:
-            key = f"nudge {' '.join(sorted(nodes))}"
-            self._apply(f"Move {self._many(nodes)}", lambda: edits.move(self.project, nodes, dx, dy), key)
+        """Shift what is selected; presses in a row are one step."""
+        nodes, notes = self.held()
+        if self._scene.bends.selected is not None:
+            self.notes.nudge_bend(*self._scene.bends.selected, dx, dy)
+        elif nodes or notes:
+            key = f"nudge {' '.join(sorted(nodes))} {' '.join(sorted(notes))}"
+            text = f"Move {self.many(nodes, notes)}"
+            self.apply(text, lambda: notes_edits.shift(self.project, nodes, notes, dx, dy), key)
 
     def lay_out(self, row_width: float) -> None:
-        """Place every node anew, in rows."""
-        if self._scene.nodes:
-            places = arrange(self._scene.graph, self._scene.sizes(), row_width)
-            self._apply("Lay out", lambda: edits.changed(self.project, positions=places))
+        """Place the selected nodes anew, in rows, or all if fewer than two are selected."""
+        chosen = [node for node in self._selection.ids if node in self._scene.nodes]
+        nodes = chosen if len(chosen) > 1 else list(self._scene.nodes)
+        if nodes:
+            text = "Lay out" if nodes is not chosen else f"Lay out {self.many(nodes)}"
+            self.apply(text, lambda: layout.laid_out(self.project, nodes, self._scene.sizes(), row_width))
 
     def align(self, edge: str) -> None:
         """Put an edge of the selected nodes, or the line of their ports ("middle"), on one line."""
         nodes = self._selection.ids
-        text = f"Align {self._many(nodes)} by {edge}"
-        self._apply(text, lambda: tidy.align(self.project, nodes, self._scene.sizes(), edge))
+        text = f"Align {self.many(nodes)} by {edge}"
+        self.apply(text, lambda: tidy.align(self.project, nodes, self._scene.sizes(), edge))
 
     def distribute(self, axis: str) -> None:
         """Make the gaps between the selected nodes equal."""
         nodes = self._selection.ids
-        text = f"Distribute {self._many(nodes)} {axis}ly"
-        self._apply(text, lambda: tidy.distribute(self.project, nodes, self._scene.sizes(), axis))
+        text = f"Distribute {self.many(nodes)} {axis}ly"
+        self.apply(text, lambda: tidy.distribute(self.project, nodes, self._scene.sizes(), axis))
 
     def toggle(self, flag: str) -> None:
         """Mute or freeze the selected nodes that can be, or undo it if all of them are so already."""
@@ -280,18 +335,18 @@ class Commands(QObject):
             return
         on = not all(getattr(self.project.graph.nodes[node], flag) for node in nodes)
         verb = WORDS[flag][0 if on else 1]
-        self._apply(f"{verb} {self._many(nodes)}", lambda: edits.flagged(self.project, nodes, flag, on))
+        self.apply(f"{verb} {self.many(nodes)}", lambda: edits.flagged(self.project, nodes, flag, on))
 
     def replace(self, node: str, op: str) -> None:
         """Make a node another op in its place; wires that do not fit are said."""
         before = len(self.project.graph.edges)
         name = self.name(node)
-        self._apply(
+        self.apply(
             f"Replace {name} by {self._label(op)}", lambda: edits.replace_op(self.project, self._catalog, node, op)
         )
         lost = before - len(self.project.graph.edges)
         if lost:
-            self.said.emit(f"{_count(lost, 'wire')} did not fit {self._label(op)} and went; Ctrl+Z brings all back")
+            self.said.emit(f"{count(lost, 'wire')} did not fit {self._label(op)} and went; Ctrl+Z brings all back")
 
     def rename(self, node: str, name: str) -> None:
         """Give a node another name. Names in source are made identifiers there; here any text will do."""
@@ -301,11 +356,7 @@ class Commands(QObject):
             self._document.apply(f"Rename {self.name(node)} to {name}", edits.changed(self.project, graph))
 
     def select_all(self) -> None:
-        self.select(self._scene.graph.nodes)
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
+        self.select(self._scene.graph.nodes, self._scene.notes.items)
 
 
 def _grid(value: float) -> float:

@@ -10,39 +10,18 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt
 
-from app.builder import rules
+from app.builder import notes_edits, rules
 from app.builder.graph import Edge
 from app.views.canvas import passing
 from app.views.canvas.geometry import GRID, PORT_REACH, snapped
+from app.views.canvas.gesture import Gesture, Modifiers
+from app.views.canvas.hit import Hit
+from app.views.canvas.moving import BendWire, Move, ResizeNote
 from app.views.canvas.node_item import NodeItem
 from app.views.canvas.painter import FITS, REFUSES
-from app.views.canvas.scene import Hit
 
 if TYPE_CHECKING:
     from app.views.canvas.view import CanvasView
-
-Modifiers = Qt.KeyboardModifier
-
-
-class Gesture:
-    """One gesture. `point` is on the scene; `keys` are the modifiers held."""
-
-    def __init__(self, view: CanvasView, point: QPointF) -> None:
-        self.view, self.scene, self.commands = view, view.canvas_scene, view.commands
-        self.began = point
-
-    def start(self, keys: Modifiers) -> None:
-        """The button went down."""
-
-    def move(self, point: QPointF, keys: Modifiers) -> None:
-        """The pointer moved."""
-
-    def finish(self, point: QPointF, keys: Modifiers) -> None:
-        """The button went up: do it."""
-
-    def cancel(self) -> None:
-        """Leave everything as it was."""
-
 
 class Pan(Gesture):
     """Take hold of the canvas and move it. Works on the window's pixels, since the scene moves under the pointer."""
@@ -66,66 +45,13 @@ class Pan(Gesture):
         self.view.viewport().unsetCursor()
 
 
-class MoveNodes(Gesture):
-    """Drag the selected nodes over the grid; a press that does not move selects."""
-
-    def __init__(self, view: CanvasView, point: QPointF, node: str) -> None:
-        super().__init__(view, point)
-        self._node = node
-        self._before = view.selection.ids
-        self._starts: dict[str, QPointF] = {}
-        self._moving = False
-
-    def start(self, keys: Modifiers) -> None:
-        selected = self._before
-        if keys & Modifiers.ControlModifier:
-            self.commands.select(selected ^ {self._node})
-        elif keys & Modifiers.ShiftModifier:
-            self.commands.select(selected | {self._node})
-        elif self._node not in selected:
-            self.commands.select([self._node])
-        moved = self.view.selection.ids | {self._node}
-        self._starts = {node: self.scene.nodes[node].pos() for node in moved if node in self.scene.nodes}
-
-    def move(self, point: QPointF, keys: Modifiers) -> None:
-        step = point - self.began
-        if not self._moving:
-            if not self.view.is_drag(self.began, point):
-                return
-            self._moving = True
-            self.view.set_dragging(True)
-        self.scene.drag(self._places(step))
-
-    def _places(self, step: QPointF) -> dict[str, QPointF]:
-        """All nodes move as far as the one that is held, which is on the grid."""
-        held = self.scene.nodes[self._node].geometry.anchor
-        start = self._starts[self._node]
-        shift = snapped(start + step, held) - start
-        return {node: place + shift for node, place in self._starts.items()}
-
-    def finish(self, point: QPointF, keys: Modifiers) -> None:
-        if not self._moving:
-            if not keys & (Modifiers.ControlModifier | Modifiers.ShiftModifier):
-                self.commands.select([self._node])
-            return
-        self.view.set_dragging(False)
-        places = self._places(point - self.began)
-        self.scene.settle()  # so that the command finds everything where it was, and wires make way for what moved
-        if any(place != self._starts[node] for node, place in places.items()):
-            self.commands.place({node: (place.x(), place.y()) for node, place in places.items()})
-
-    def cancel(self) -> None:
-        self.view.set_dragging(False)
-        self.scene.settle()
-        self.commands.select(self._before)
-
-
 class Marquee(Gesture):
-    """Draw a box about nodes. Shift adds to the selection, Ctrl toggles in it; a click on nothing selects nothing."""
+    """Draw a box about nodes and notes. Shift adds to the selection, Ctrl toggles in it; a click on nothing selects
+    nothing."""
 
     def __init__(self, view: CanvasView, point: QPointF) -> None:
         super().__init__(view, point)
-        self._before = view.selection.ids
+        self._before, self._noted = view.selection.ids, view.canvas_scene.notes.selected
         self._box: passing.MarqueeItem | None = None
 
     def move(self, point: QPointF, keys: Modifiers) -> None:
@@ -136,13 +62,20 @@ class Marquee(Gesture):
             self.scene.addItem(self._box)
         area = QRectF(self.began, point).normalized()
         self._box.set_area(area)
-        self.commands.select(self._chosen(area, keys))
+        sides = notes_edits.Rect(area.left(), area.top(), area.right(), area.bottom())
+        nodes = self._chosen(self._before, frozenset(self.scene.index.inside(area)), keys)
+        notes = self._chosen(self._noted, notes_edits.touched(self.scene.notes.comments, sides), keys)
+        self.commands.select(nodes, notes)
 
-    def _chosen(self, area: QRectF, keys: Modifiers) -> frozenset[str]:
-        inside = frozenset(self.scene.index.inside(area))
+    @property
+    def scrolls(self) -> bool:
+        return self._box is not None
+
+    @staticmethod
+    def _chosen(before: frozenset[str], inside: frozenset[str], keys: Modifiers) -> frozenset[str]:
         if keys & Modifiers.ControlModifier:
-            return self._before ^ inside
-        return self._before | inside if keys & Modifiers.ShiftModifier else inside
+            return before ^ inside
+        return before | inside if keys & Modifiers.ShiftModifier else inside
 
     def finish(self, point: QPointF, keys: Modifiers) -> None:
         if self._box is None and not keys & (Modifiers.ControlModifier | Modifiers.ShiftModifier):
@@ -151,7 +84,7 @@ class Marquee(Gesture):
 
     def cancel(self) -> None:
         self._remove()
-        self.commands.select(self._before)
+        self.commands.select(self._before, self._noted)
 
     def _remove(self) -> None:
         if self._box is not None:
@@ -192,6 +125,10 @@ class DrawWire(Gesture):
         self._mark(node, target, refusal)
         self._wire.set_end(self._end(target, point), bool(target) and not refusal, bool(refusal))
         self.view.refusal.emit(refusal, self.view.mapFromScene(point))
+
+    @property
+    def scrolls(self) -> bool:
+        return self._wire is not None and self._wire.scene() is not None
 
     def _end(self, target: tuple[str, bool, int] | None, point: QPointF) -> QPointF:
         if target is None:
@@ -301,6 +238,7 @@ class DropOp(Gesture):
     def __init__(self, view: CanvasView, point: QPointF, op: str) -> None:
         super().__init__(view, point)
         self._op = op
+        self.scrolls = True
         self._size = view.canvas_scene.size_of(op)
         self._ghost = passing.GhostItem(self._size)
         self._wire: Edge | None = None
@@ -337,19 +275,19 @@ class DropOp(Gesture):
 
 
 def begin(view: CanvasView, point: QPointF, keys: Modifiers) -> Gesture | None:
-    """The gesture that a press of the left button at a point begins; a press on a wire acts at once."""
+    """The gesture that a press of the left button at a point begins; a cut is made at once."""
     hit = view.canvas_scene.hit(point, view.zoom)
     if hit.wire is not None:
         if keys & Modifiers.AltModifier:
             view.commands.cut_wire(hit.wire)
-        else:
-            view.commands.select(view.selection.ids if keys & Modifiers.ShiftModifier else ())
-            view.canvas_scene.select_wires([hit.wire])
-        return None
+            return None
+        return BendWire(view, point, hit.wire, hit.bend)
     if hit.pin is not None:
         return _from_port(view, point, hit)
-    if hit.node is not None:
-        return MoveNodes(view, point, hit.node)
+    if hit.note is not None and hit.grip:
+        return ResizeNote(view, point, hit.note, hit.grip)
+    if hit.node is not None or hit.note is not None:
+        return Move(view, point, hit.node, hit.note)
     return Marquee(view, point)
 
 

@@ -1,0 +1,51 @@
+"""Laying out: a sheet with some of its nodes, or all, placed anew; what stands beside the network goes along."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from app.builder import edits, notes_edits
+from app.builder.arrange import DEFAULT, GRID, ROW_WIDTH, Size, arrange
+from app.builder.edits import P
+from app.builder.graph import Graph
+from app.builder.sheet import Positions
+from app.frozen import FrozenMap
+
+LEAST_ROW = 640.0  # the rows of a selection are as wide as it was, but not narrower
+
+
+def laid_out(sheet: P, nodes: Collection[str], sizes: Mapping[str, Size], row_width: float = ROW_WIDTH) -> P:
+    """The sheet with nodes in rows. Of a selection the top left corner keeps its place.
+
+    Wires of nodes that moved find their own way again, frames close about their nodes, comments stay with theirs.
+    """
+    wanted = [node for node in sheet.graph.nodes if node in set(nodes)]
+    if not wanted:
+        return sheet
+    if len(wanted) == len(sheet.graph.nodes):
+        places = arrange(sheet.graph, sizes, row_width)
+    else:
+        places = _of_some(sheet.graph, sheet.positions, wanted, sizes)
+    moved = {node for node, point in places.items() if point != sheet.positions.get(node)}
+    comments = notes_edits.carried(sheet, places, sizes) if sheet.comments else sheet.comments
+    stay = {e: points for e, points in sheet.bends.items() if e.source not in moved and e.target not in moved}
+    return edits.changed(sheet, positions=places, comments=comments, bends=FrozenMap(stay))
+
+
+def _of_some(graph: Graph, positions: Positions, wanted: list[str], sizes: Mapping[str, Size]) -> Positions:
+    inside = set(wanted)
+    part = Graph(
+        FrozenMap({node: graph.nodes[node] for node in wanted}),
+        tuple(edge for edge in graph.edges if edge.source in inside and edge.target in inside),
+    )
+    known = [node for node in wanted if node in positions]
+    left = min((positions[node][0] for node in known), default=0.0)
+    top = min((positions[node][1] for node in known), default=0.0)
+    right = max((positions[node][0] + sizes.get(node, DEFAULT).width for node in known), default=0.0)
+    made = arrange(part, sizes, max(right - left, LEAST_ROW))
+    dx, dy = _grid(left - min(x for x, _ in made.values())), _grid(top - min(y for _, y in made.values()))
+    return positions.update({node: (x + dx, y + dy) for node, (x, y) in made.items()})
+
+
+def _grid(value: float) -> float:
+    return float(round(value / GRID) * GRID)
