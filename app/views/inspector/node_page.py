@@ -16,6 +16,7 @@ from app.builder.problems import Problem
 from app.builder.value_types import TensorType, ValueType
 from app.document import Document
 from app.views.inspector.documentation import DocumentationSection
+from app.views.inspector.explain_candidates import CandidatesSection, Question
 from app.views.inspector.explain_section import ExplainSection, Subject
 from app.views.inspector.form import ParamForm
 from app.views.inspector.header import NodeHeader
@@ -51,13 +52,15 @@ class NodePage(QWidget):
         self.header = NodeHeader()
         self.parameters = Section("Parameters")
         self.shape = ExplainSection()
+        self.sizes = CandidatesSection(background)
         self.cost = CostSection()
         self.problems = ProblemsSection()
         self.documentation = DocumentationSection(background)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
-        for part in (self.header, self.problems, self.parameters, self.shape, self.cost, self.documentation):
+        above, below = (self.header, self.problems, self.parameters), (self.shape, self.sizes, self.cost)
+        for part in (*above, *below, self.documentation):
             column.addWidget(part)
         column.addStretch(1)
         self.header.renamed.connect(self._rename)
@@ -68,6 +71,9 @@ class NodePage(QWidget):
         self.parameters.acted.connect(self.reset_all)
         self.problems.cure_requested.connect(self.cure_requested)
         self.shape.select_requested.connect(self.select_requested)
+        self.sizes.select_requested.connect(self.select_requested)
+        self.sizes.taken.connect(lambda shape: self._set("shape", shape, None))
+        document.replaced.connect(lambda project: self.sizes.forget())
         self.documentation.documented.connect(self._document_form)
 
     @property
@@ -125,6 +131,7 @@ class NodePage(QWidget):
         resolved = analysis.resolved.get(self._node_id, {}) if analysis else {}
         if self.form is not None:
             self.form.set_resolved(resolved, self._auto_source())
+        self._show_sizes()
         if analysis is None or self._node_id not in analysis.graph.nodes:
             self.shape.show_shapes((), (), "The shapes are being worked out.", "text3")
             self.cost.show_cost(None, 0, None, spec.category)
@@ -134,6 +141,16 @@ class NodePage(QWidget):
         self.problems.show_problems(problems)
         self._show_shapes(analysis, spec, any(problem.severity == "error" for problem in problems))
         self._show_cost(analysis, spec)
+
+    def _show_sizes(self) -> None:
+        """Other sizes for an Input of the network; what arrives in a block is its instance's affair."""
+        graph, analysis = self._document.project.graph, self._analysis
+        known = analysis is not None and analysis.graph is graph and self._node_id in graph.nodes
+        if not known or self.node.op != "input":
+            self.sizes.show_input(None)
+            return
+        shape = tuple(self.node.params.get("shape") or ())
+        self.sizes.show_input(Question(graph, self._catalog, self._node_id, shape))
 
     def _auto_source(self) -> str:
         """The name of the node that AUTO parameters take their value from."""
