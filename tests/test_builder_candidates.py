@@ -16,7 +16,8 @@ from app.source import load_class
 def small() -> Graph:
     return net([
         ("input", "x", {"shape": (1, 28, 28)}), ("nn.Conv2d", "conv", {"out_channels": 4}),
-        ("nn.MaxPool2d", "pool", {}), ("nn.Flatten", "flat", {}), ("nn.Linear", "fc", {"out_features": 10}), ("output", "logits", {}),
+        ("nn.MaxPool2d", "pool", {}), ("nn.Flatten", "flat", {}),
+        ("nn.Linear", "fc", {"out_features": 10}), ("output", "logits", {}),
     ])  # fmt: skip
 
 
