@@ -112,6 +112,11 @@ def allowed(sha256: str) -> bool:
     return sha256 in _allowed
 
 
+def failure(file: LayerFile) -> str:
+    """Why the file does not run to its end, "" if it did or nobody tried."""
+    return _failed.get((file.module, file.sha256), "")
+
+
 def has_run(sha256: str) -> bool:
     """Whether the text of this hash was run to its end in this process."""
     return any(key[1] == sha256 for key in _modules)
@@ -212,12 +217,12 @@ def _run(file: LayerFile) -> None:
                 exec(compile(file.text, file.filename, "exec", dont_inherit=True), module.__dict__)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise LayerFileError(f"{file.name} cannot be loaded: {_words(error, file)}") from error
+        raise LayerFileError(f"{file.name} cannot be loaded: {told(error, file)}") from error
     _modules[file.module, file.sha256] = module
 
 
-def _words(error: BaseException, file: LayerFile) -> str:
-    """The last line of the traceback, and the line of the file that it came from."""
+def told(error: BaseException, file: LayerFile) -> str:
+    """The last line of an error's traceback, and the line of the file that it came from."""
     words = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
     frames = traceback.walk_tb(error.__traceback__)
     places = [line for frame, line in frames if frame.f_code.co_filename == file.filename]

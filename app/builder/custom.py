@@ -231,6 +231,16 @@ def why_not(spec: OpSpec) -> tuple[str, str] | None:
     return f"{called} is not trusted yet", f"Nothing of it has been run. Look at it, and trust it to use {layer.name}."
 
 
+def why_failed(spec: OpSpec, name: str, words: str) -> tuple[str, str] | None:
+    """Why a call of a custom op does not run, and what to do; None for other ops."""
+    file = file_of(spec)
+    if file is None:
+        return None
+    if layer_files.failure(file):
+        return words, "None of its classes can be used until it runs. Change the file; it is read again."
+    return f"{name} does not run: {words}", f"That is what {spec.label} of {file.name} says of what arrives at it."
+
+
 def documentation(key: str) -> tuple[str, str]:
     """The first line of a class's docstring, and what is to be known of the class beside it."""
     found = [(file, layer) for target, (file, layer) in _known.items() if _key(file, layer) == key]
@@ -277,12 +287,15 @@ class _Applied:
         return self.function.apply(*row(self.layer, given, lambda param: param.default))
 
 
-def row(layer: LayerClass, given: Mapping[str, Any], default: Callable[[Any], Any]) -> list[Any]:
-    """The arguments of `apply` in their order, up to the last one given; `default` fills what lies between."""
+def row(layer: LayerClass, given: Mapping[str, Any], default: Callable[[Any], Any], nothing: Any = None) -> list[Any]:
+    """The arguments of `apply` in their order, up to the last one given; `default` fills what lies between.
+
+    `nothing` stands for an input in between that nothing arrives at.
+    """
     params = {param.name: param for param in layer.params}
     last = max((n for n, name in enumerate(layer.order) if name in given), default=-1)
     return [
-        given[name] if name in given else default(params[name]) if name in params else None
+        given[name] if name in given else default(params[name]) if name in params else nothing
         for name in layer.order[: last + 1]
     ]
 
@@ -294,7 +307,7 @@ def local_names(specs: Iterable[OpSpec], taken: Iterable[str]) -> dict[str, str]
     """What each class is called in the text, by op: its own name, or one with a number where that is taken."""
     used, names = set(taken), dict[str, str]()
     for spec in specs:
-        if spec.key in names or file_of(spec) is None:
+        if spec.key in names or spec.kind == "unknown" or file_of(spec) is None:
             continue
         name, number = spec.label, 2
         while name in used:

@@ -66,7 +66,15 @@ class Unshare:
     node: str
 
 
-Edit = Unshare | SetParam | InsertBefore | RemoveNode | TakeOut | ReplaceOp | Thaw
+@dataclass(frozen=True)
+class OpenLayers:
+    """Look at the file that `module` is imported from, and trust it. The graph stays as it is."""
+
+    node: str
+    module: str
+
+
+Edit = OpenLayers | Unshare | SetParam | InsertBefore | RemoveNode | TakeOut | ReplaceOp | Thaw
 
 
 @dataclass(frozen=True)
@@ -75,6 +83,11 @@ class Cure:
 
     label: str
     edits: tuple[Edit, ...]
+
+    @property
+    def opens(self) -> str:
+        """The module of the file of layers that is to be looked at, "" for a cure that is applied."""
+        return next((edit.module for edit in self.edits if isinstance(edit, OpenLayers)), "")
 
 
 @dataclass(frozen=True)
@@ -98,7 +111,7 @@ class Problem:
 def apply_cure(graph: Graph, catalog: Catalog, cure: Cure) -> Graph:
     """The mended graph. Nodes that are no longer there are passed over."""
     for edit in cure.edits:
-        if edit.node not in graph.nodes:
+        if edit.node not in graph.nodes or isinstance(edit, OpenLayers):
             continue
         if isinstance(edit, SetParam):
             graph = graph.with_param(edit.node, edit.name, edit.value)
