@@ -19,7 +19,7 @@ from app.builder.value_types import ValueType
 @dataclass(frozen=True)
 class Findings:
     """A graph and what was found of it. `given` is what arrives at the inputs of a block, `values` its parameters;
-    both are None for the network."""
+    both are None for the network. Of the nodes in `quiet` it is known that nothing is wrong with their calls."""
 
     graph: Graph
     walk: Plan
@@ -27,13 +27,23 @@ class Findings:
     ops: Catalog
     given: Mapping[str, ValueType] | None = None
     values: Mapping[str, Any] | None = None
+    quiet: frozenset[str] = frozenset()
 
     @classmethod
-    def network(cls, graph: Graph, ops: Catalog) -> Findings:
-        walk = plan(graph, ops)
+    def network(cls, graph: Graph, ops: Catalog, earlier: Findings | None = None) -> Findings:
+        """What the calls of a network give; `earlier` is of a graph before, and what is as it was is taken from it."""
+        walk = plan(graph, ops, (earlier.graph, earlier.walk) if earlier else None)
         if any(step.node.params and any(map(_computes, step.node.params.values())) for step in walk.steps):
             walk = computed_plan(walk, {})
-        return cls(graph, walk, infer(walk), ops)
+        if earlier is None:
+            return cls(graph, walk, infer(walk), ops)
+        results = infer(walk, None, (earlier.walk, earlier.results))
+        then = {step.id: step for step in earlier.walk.steps}
+        quiet = (
+            step.id for step in walk.steps
+            if step.id in earlier.quiet and then.get(step.id) is step and results[step.id] is earlier.results[step.id]
+        )  # fmt: skip
+        return cls(graph, walk, results, ops, quiet=frozenset(quiet))
 
     @classmethod
     def block(cls, block: Block, inside: Inside, ops: Catalog) -> Findings:

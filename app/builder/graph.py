@@ -98,7 +98,11 @@ class Graph:
 
     def with_node(self, node: Node) -> Graph:
         """Add a node, or put another in the place of the one with its id."""
-        return replace(self, nodes=self.nodes.set(node.id, node))
+        after = replace(self, nodes=self.nodes.set(node.id, node))
+        for known in ("incoming", "outgoing"):  # the wires are the same, so what was sorted stays sorted
+            if known in self.__dict__:
+                after.__dict__[known] = self.__dict__[known]
+        return after
 
     def with_param(self, node: str, name: str, value: Any) -> Graph:
         """Set a parameter of the module that the node calls, which others may call too."""

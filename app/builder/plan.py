@@ -53,23 +53,58 @@ class Plan:
     catalog: Catalog | None = field(default=None, compare=False, repr=False)
 
 
-def plan(graph: Graph, catalog: Catalog) -> Plan:
+def plan(graph: Graph, catalog: Catalog, earlier: tuple[Graph, Plan] | None = None) -> Plan:
     """Order the calls so that each comes after what it takes, and a chain stays together.
 
     Of nodes that are ready, the one made ready last goes first; ties follow the order of the nodes in the graph.
     Outputs come last, in the order of the graph, which is the order of what `forward` returns. Without an output node
     every node counts as live, so that a drawing under way has source too.
+
+    `earlier` is a graph of before and its plan; steps that are as they were then are the same objects.
     """
+    old_graph, old = earlier if earlier and earlier[1].catalog is catalog else (None, None)
+    if old_graph is not None and old is not None and (quick := _with_other_params(graph, catalog, old_graph, old)):
+        return quick
     outputs = [node.id for node in graph.nodes.values() if node.op == "output"]
     order, loops = _order(graph)
     ends, reached = set(outputs), set(order)
     order = [node for node in order if node not in ends] + [node for node in outputs if node in reached]
     taken = {node: _arguments(graph, catalog, node) for node in order if not graph.nodes[node].muted}
     live = _needed(outputs, taken) if outputs else set(taken)
-    steps = (_step(graph, catalog, node, args, node in live) for node, args in taken.items())
+    known = {step.id: step for step in old.steps} if old else {}
+    steps = (
+        _as_before(known.get(node), graph.nodes[node], args, node in live)
+        or _step(graph, catalog, node, args, node in live)
+        for node, args in taken.items()
+    )
     refs = {node.id: passed_by(graph, catalog, Ref(node.id, 0)) for node in graph.nodes.values()
             if node.muted and node.id in reached}  # fmt: skip
     return Plan(tuple(steps), loops, FrozenMap(refs), catalog)
+
+
+def _with_other_params(graph: Graph, catalog: Catalog, old_graph: Graph, old: Plan) -> Plan | None:
+    """The plan of a graph that differs from another in parameters and names alone; None if there is more."""
+    if graph.edges is not old_graph.edges or list(graph.nodes) != list(old_graph.nodes):
+        return None
+    before = old_graph.nodes
+    changed = {key for key, node in graph.nodes.items() if node is not before[key]}
+    for key in tuple(changed):
+        new, was = graph.nodes[key], before[key]
+        if (new.op, new.muted, new.shares) != (was.op, was.muted, was.shares):
+            return None
+        changed.update(graph.sharing(key))
+    return replace(
+        old,
+        steps=tuple(
+            _step(graph, catalog, step.id, step.args, step.live) if step.id in changed else step for step in old.steps
+        ),
+    )
+
+
+def _as_before(step: Step | None, node: Node, args: Arguments, live: bool) -> Step | None:
+    """The step of before, if nothing can have changed about it; how many outputs there are may hang on wires."""
+    same = step is not None and step.node is node and step.live == live and step.args == args
+    return step if same and step is not None and not step.spec.outputs_by and not node.shares else None
 
 
 def _step(graph: Graph, catalog: Catalog, node_id: str, args: Arguments, live: bool) -> Step:
