@@ -6,6 +6,7 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -86,7 +87,7 @@ def read(path: Path) -> Project:
     if len(data) > LARGEST_FILE:
         raise ProjectFileError(f"{path.name} is larger than {LARGEST_FILE >> 20} MiB, which no project is")
     try:
-        return loads(data)
+        return _anchored(loads(data), path.parent)
     except ProjectFileError as error:
         raise ProjectFileError(f"{path.name}: {error}") from error
 
@@ -96,7 +97,7 @@ def write(project: Project, path: Path) -> None:
 
     Raises OSError, and ProjectFileError for a project that could not be opened again.
     """
-    data = dumps(project)
+    data = dumps(_loosened(project, path.parent))
     loads(data)
     path = Path(os.path.realpath(path))  # a link goes on pointing at what it points at
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".tapedeck-")
@@ -111,6 +112,26 @@ def write(project: Project, path: Path) -> None:
         Path(temporary).unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
+
+
+def _anchored(project: Project, folder: Path) -> Project:
+    """The project with the whole paths of its files of layers."""
+    files = tuple(os.path.abspath(folder / name) if name else name for name in project.layer_files)
+    return replace(project, layer_files=files) if files != project.layer_files else project
+
+
+def _loosened(project: Project, folder: Path) -> Project:
+    """The project with paths beside its own file, for files of layers in its folder or in one next to it, so that both
+    can be moved together."""
+    return replace(project, layer_files=tuple(_beside(name, folder) for name in project.layer_files))
+
+
+def _beside(name: str, folder: Path) -> str:
+    try:
+        relative = Path(os.path.relpath(name, os.path.abspath(folder)))
+    except ValueError:  # on another drive
+        return name
+    return relative.as_posix() if relative.parts[:2].count("..") < 2 else name
 
 
 def _sync_folder(folder: Path) -> None:
