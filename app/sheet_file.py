@@ -13,6 +13,7 @@ from app.builder import literals
 from app.builder.blocks import Block, Blocks, contained, with_blocks
 from app.builder.catalog import Catalog, Param
 from app.builder.graph import Edge, Graph, Init, Node
+from app.builder.inits import check_inits
 from app.builder.params import COMPUTED, ParamError, check_node, check_param
 from app.builder.sheet import KINDS, Comment, Sheet
 from app.frozen import FrozenMap
@@ -258,6 +259,7 @@ def graph_from(record: GraphRecord, ops: Catalog, place: str = "$.graph") -> Gra
         if node.op in ops:
             try:
                 check_node(ops[node.op], node)
+                check_inits(node.inits)
             except ParamError as error:
                 raise ProjectFileError(f"{node.name:.60}: {error} - at `{place}.nodes[{i}].params`") from error
     edges: list[Edge] = []
@@ -275,7 +277,8 @@ def _check_edge(graph: Graph, edge: Edge, place: str, ops: Catalog) -> None:
         if node_id not in graph.nodes:
             raise ProjectFileError(f"a wire ends at node {node_id!r:.60}, which is not there - at `{place}.{end}`")
     source, target = graph.nodes[edge.source], graph.nodes[edge.target]
-    if target.op in ops and ops[target.op].input(edge.port) is None:
+    spec = ops.get(target.op)
+    if spec is not None and spec.input(edge.port) is None and spec.wirable(edge.port) is None:
         ports = ", ".join(port.name for port in ops[target.op].inputs) or "no inputs"
         raise ProjectFileError(f"{target.name:.60} has no input {edge.port!r:.60}, it has {ports} - at `{place}.port`")
     if source.op in ops and edge.output >= len(ops[source.op].outputs):
@@ -288,7 +291,7 @@ def _check_ports(edges: Iterable[Edge], graph: Graph, ops: Catalog, at: str) -> 
     seen: set[tuple[str, str, int]] = set()
     for i, edge in enumerate(edges):
         spec = ops.get(graph.nodes[edge.target].op)
-        port = spec.input(edge.port) if spec else None
+        port = (spec.input(edge.port) or spec.wirable(edge.port)) if spec else None
         place = (edge.target, edge.port, edge.index if port is None or port.variadic else 0)
         if place in seen:
             where = f"{edge.port:.60} of {graph.nodes[edge.target].name:.60}"

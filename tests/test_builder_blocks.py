@@ -246,7 +246,7 @@ def test_what_is_wrong_inside_is_said_at_the_instance_with_the_way_in() -> None:
     net = net.with_node(Node("z", "output", "z")).with_edge(Edge("b", 0, "z", "input"))
     answer = analyse(net, ops_with(broken), path=(("a", 0),))
     (problem,) = [p for p in answer.errors]  # once, not for each instance
-    assert problem.node == "a" and problem.path == (("a", 0),) and problem.message.startswith("In a: skip")
+    assert problem.node == "a" and problem.path == (("a", 0),) and problem.message.startswith("In a, skip: ")
     assert any(p.node == "skip" for p in answer.sheet.errors) and answer.sheet.graph is broken.graph
 
 

@@ -50,6 +50,7 @@ class Analysis:
     inside: Analysis | None = None
     walk: Plan | None = field(default=None, compare=False, repr=False)
     results: Mapping[str, StepResult] = field(default_factory=dict, compare=False, repr=False)
+    quiet: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     @property
     def sheet(self) -> Analysis:
@@ -77,10 +78,18 @@ class Analysis:
         return value if isinstance(value, TensorType) else None
 
 
-def shapes_first(graph: Graph, ops: Catalog | None = None, path: Path = ()) -> Analysis:
-    """What every wire carries and what is wrong with the calls; source and checks are left to `analyse`."""
+def shapes_first(
+    graph: Graph, ops: Catalog | None = None, path: Path = (), earlier: Analysis | None = None
+) -> Analysis:
+    """What every wire carries and what is wrong with the calls; source and checks are left to `analyse`.
+
+    `earlier` is an answer to a question of before: what the edit since then did not reach is taken from it.
+    """
     began = time.perf_counter()
-    sheet = Findings.network(graph, ops or catalog())
+    before = None
+    if earlier is not None and earlier.walk is not None:
+        before = Findings(earlier.graph, earlier.walk, earlier.results, ops or catalog(), quiet=earlier.quiet)
+    sheet = Findings.network(graph, ops or catalog(), before)
     answer = _answer(sheet)
     if path:
         inside = _followed(sheet, path)
@@ -126,6 +135,8 @@ def _followed(sheet: Findings, path: Path) -> Findings | None:
 def _answer(sheet: Findings) -> Analysis:
     """What the shapes tell of a sheet."""
     graph, walk, results = sheet.graph, sheet.walk, sheet.results
+    problems = _problems(sheet)
+    loud = {problem.node for problem in problems}
     values = {
         (node, number): value
         for node, result in results.items()
@@ -139,7 +150,7 @@ def _answer(sheet: Findings) -> Analysis:
         source=Source(""),
         values=FrozenMap(values),
         resolved=FrozenMap({node: result.resolved for node, result in results.items()}),
-        problems=tuple(sorted(_problems(sheet), key=lambda problem: problem.severity)),
+        problems=tuple(sorted(problems, key=lambda problem: problem.severity)),
         parameters=FrozenMap({n: r.outcome.parameters for n, r in results.items() if isinstance(r.outcome, Ran)}),
         live=frozenset(step.id for step in walk.steps if step.live),
         assumed=frozenset(
@@ -148,6 +159,7 @@ def _answer(sheet: Findings) -> Analysis:
         partial=True,
         walk=walk,
         results=results,
+        quiet=frozenset(results.keys() - loud),
     )
 
 
@@ -155,17 +167,21 @@ def _problems(sheet: Findings, cured: bool = True) -> list[Problem]:
     """Everything that is wrong with a sheet, and inside the blocks on it."""
     problems = [*loop_problems(sheet.graph, sheet.walk), *net_problems(sheet)]
     for step in sheet.walk.steps:
-        problems += step_problems(step, sheet)
+        if step.id not in sheet.quiet:
+            problems += step_problems(step, sheet)
     if cured:
         problems = _with_cures_that_work(problems, sheet)
-    said: set[tuple[str, str | None, str]] = set()
+    said: _Said = set()
     for step in sheet.walk.steps:
         if step.live and step.spec.definition is not None:
             problems += _inside_problems(step, step.spec.definition, sheet, said)
     return problems
 
 
-def _inside_problems(step: Step, block: Block, sheet: Findings, said: set[tuple[str, str | None, str]]) -> list[Problem]:
+_Said = set[tuple[str, str | None, str]]  # block, node in it, message
+
+
+def _inside_problems(step: Step, block: Block, sheet: Findings, said: _Said) -> list[Problem]:
     """What is wrong in a block, at its instance and with the way in; what several instances have is said once."""
     problems: list[Problem] = []
     seen: list[Inside] = []
@@ -178,8 +194,11 @@ def _inside_problems(step: Step, block: Block, sheet: Findings, said: set[tuple[
             if key not in said:
                 said.add(key)
                 way = ((step.id, number), *inner.path)
-                message = f"In {step.node.name}: {inner.message}"
-                problems.append(replace(inner, node=step.id, port=None, message=message, cures=(), path=way))
+                name = block.graph.nodes[inner.node].name if inner.node in block.graph.nodes else ""
+                where = f"{step.node.name}, {name}" if name not in inner.message else step.node.name
+                message = f"In {where}: {inner.message}"
+                looks = tuple(cure for cure in inner.cures if cure.opens)
+                problems.append(replace(inner, node=step.id, port=None, message=message, cures=looks, path=way))
     return problems
 
 
@@ -195,7 +214,8 @@ def _with_cures_that_work(problems: list[Problem], sheet: Findings) -> list[Prob
         if problem.severity == "error" and problem.node is not None and problem.cures:
             tried += 1
             node, few = problem.node, tried <= _CURES_TRIED
-            problem = replace(problem, cures=tuple(c for c in problem.cures if few and _cures(c, node, sheet)))
+            good = (c for c in problem.cures if c.opens or (few and _cures(c, node, sheet)))
+            problem = replace(problem, cures=tuple(good))
         checked.append(problem)
     return checked
 

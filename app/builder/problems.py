@@ -74,7 +74,15 @@ class OpenLayers:
     module: str
 
 
-Edit = OpenLayers | Unshare | SetParam | InsertBefore | RemoveNode | TakeOut | ReplaceOp | Thaw
+@dataclass(frozen=True)
+class DropInit:
+    """Leave a parameter of a layer as its constructor made it."""
+
+    node: str
+    name: str
+
+
+Edit = DropInit | OpenLayers | Unshare | SetParam | InsertBefore | RemoveNode | TakeOut | ReplaceOp | Thaw
 
 
 @dataclass(frozen=True)
@@ -119,6 +127,9 @@ def apply_cure(graph: Graph, catalog: Catalog, cure: Cure) -> Graph:
             graph = graph.without_nodes([edit.node])
         elif isinstance(edit, Unshare):
             graph = graph.unshared(edit.node)
+        elif isinstance(edit, DropInit):
+            owner = graph.owner(edit.node)
+            graph = graph.with_node(replace(owner, inits=owner.inits.without(edit.name)))
         elif isinstance(edit, Thaw):
             graph = graph.with_node(replace(graph.nodes[edit.node], frozen=False))
         elif isinstance(edit, TakeOut):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from app.builder import custom, inits
 from app.builder.calls import Failed, Ran
 from app.builder.explain import explain
 from app.builder.expressions import ExpressionError, computed
@@ -13,9 +14,9 @@ from app.builder.graph import Graph
 from app.builder.literals import AUTO
 from app.builder.params import ParamError, check_node, missing
 from app.builder.plan import Plan, Step
-from app.builder.problems import Cure, InsertBefore, Problem, RemoveNode, SetParam, Unshare
+from app.builder.problems import Cure, DropInit, InsertBefore, OpenLayers, Problem, RemoveNode, SetParam, Unshare
 from app.builder.shapes import StepResult
-from app.builder.value_types import Dim, TensorType, TupleType, ValueType
+from app.builder.value_types import Dim, TensorType, ValueType, kind_of, kinds_fit
 
 
 def loop_problems(graph: Graph, walk: Plan) -> list[Problem]:
@@ -49,6 +50,9 @@ def step_problems(step: Step, sheet: Findings) -> list[Problem]:
         reason = "It is left out of the code. Connect it on, or remove it."
         remove = Cure(f"Remove {step.node.name}", (RemoveNode(step.id),))
         return [Problem("warning", step.id, f"{step.node.name} does not reach an output", reason, cures=(remove,))]
+    if own := custom.why_not(step.spec):
+        cure = Cure("Look at the file", (OpenLayers(step.id, custom.module_of(step.spec.key)),))
+        return [Problem("error", step.id, *own, cures=(cure,))]
     if step.spec.kind == "unknown":
         reason = "It was made with another version or with layers that are not here. Its data are kept in the file."
         return [Problem("error", step.id, f"{step.node.op!r} is not an op that this program knows", reason)]
@@ -62,13 +66,28 @@ def step_problems(step: Step, sheet: Findings) -> list[Problem]:
         return [Problem("error", step.id, message, "Drag a wire from another layer to it.", port=unconnected[0].name)]
     failed = next((turn.outcome for turn in result.turns if isinstance(turn.outcome, Failed)), None)
     if isinstance(result.outcome, Failed) or failed:
+        words = failed.error if failed else result.outcome.error if isinstance(result.outcome, Failed) else ""
+        if own := custom.why_failed(step.spec, step.node.name, words):
+            return [Problem("error", step.id, *own)]
         return [explain(step, result if failed is None else _at_turn(result, failed), graph)]
     misfit = _misfits(step, results, graph)
     if misfit:
         return misfit
     if result.outcome is None:
         return _auto_problems(step, result) or _shared_problems(step, sheet) or _repeat_problems(step, result)
-    return _warnings(step, result)
+    return _init_problems(step, result) or _warnings(step, result)
+
+
+def _init_problems(step: Step, result: StepResult) -> list[Problem]:
+    """Initialisations that torch refuses, or of parameters that the layer does not have."""
+    found = []
+    for name, init in step.node.inits.items():
+        words = inits.refusal(step.spec, result.resolved, name, init)
+        if words:
+            message = f"{init.name} cannot initialise {name} of {step.node.name}"
+            cure = Cure(f"Leave {name} as torch makes it", (DropInit(step.id, name),))
+            found.append(Problem("error", step.id, message, words, torch_message=words, cures=(cure,)))
+    return found
 
 
 def _at_turn(result: StepResult, failed: Failed) -> StepResult:
@@ -113,8 +132,8 @@ def _misfits(step: Step, results: Mapping[str, StepResult], graph: Graph) -> lis
                     cure = Cure("Set need_weights=True", (SetParam(source.id, "need_weights", True),))
                     return [Problem("error", step.id, message, reason, port=port.name, cures=(cure,))]
                 return [Problem("error", step.id, message, reason, port=port.name)]
-            kind = "tuple" if isinstance(outcome.outputs[ref.output], TupleType) else "tensor"
-            if port.kind not in (kind, "any"):
+            kind = kind_of(outcome.outputs[ref.output])
+            if not kinds_fit(kind, port.kind):
                 message = f"{source.name} gives a {kind}, {step.node.name} wants a {port.kind} as {port.name}"
                 return [Problem("error", step.id, message, "Connect another output of it.", port=port.name)]
     return []
