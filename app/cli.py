@@ -193,11 +193,12 @@ def _autograd(options: argparse.Namespace) -> int:
     from app import inspection, preflight
     from app.autograd.capture import CaptureError
     from app.autograd.tape import to_json
+    from app.builder.blocks import with_blocks
     from app.builder.catalog import catalog
     from app.data.sources import DataError
 
     job = preflight.job(project, analysis, str(options.data) if options.data else None)
-    labels = inspection.node_labels(project.graph, catalog())
+    labels = inspection.node_labels(project.graph, with_blocks(catalog(), project.blocks))
     try:
         tape = inspection.capture_batch(job, labels, train=not options.eval, batch=options.batch)
     except (CaptureError, DataError) as error:
@@ -252,8 +253,10 @@ def _with_options(project: Project, options: argparse.Namespace) -> Project:
 def _analysed(project: Project) -> tuple[Analysis, tuple[Problem, ...]]:
     from app import preflight
     from app.builder.analysis import analyse
+    from app.builder.blocks import with_blocks
+    from app.builder.catalog import catalog
 
-    analysis = analyse(project.graph)
+    analysis = analyse(project.graph, with_blocks(catalog(), project.blocks))
     found = analysis.problems
     return analysis, (*found, *preflight.problems(project, analysis)) if analysis.runnable else found
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from app.builder.blocks import with_blocks
 from app.builder.catalog import catalog
 from app.builder.graph import Graph
 from app.builder.literals import DType
@@ -58,7 +59,8 @@ def _training(project: Project, analysis: Analysis) -> list[Problem]:
     settings = project.training
     if not analysis.runnable:
         return []
-    return training(analysis, catalog(), settings.loss.name, settings.batch_size, training_count(project.data))
+    ops = analysis.walk.catalog if analysis.walk and analysis.walk.catalog else with_blocks(catalog(), project.blocks)
+    return training(analysis, ops, settings.loss.name, settings.batch_size, training_count(project.data))
 
 
 def job(project: Project, analysis: Analysis, data_root: str | None = None) -> Job:

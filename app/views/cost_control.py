@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer
 
+from app.builder.catalog import Catalog
 from app.builder.graph import Graph
 from app.views.cost_rows import flop_text, note
 from app.views.numbers import share
@@ -20,10 +22,10 @@ REST = 120
 OVERLAY = "Cost"
 
 
-def _cost(graph: Graph) -> NetworkCost:
+def _cost(graph: Graph, ops: Catalog) -> NetworkCost:
     from app.builder.cost import cost
 
-    return cost(graph)
+    return cost(graph, ops)
 
 
 class CostControl(QObject):
@@ -33,11 +35,13 @@ class CostControl(QObject):
         super().__init__(window)
         self._window = window
         self.cost: NetworkCost | None = None
+        self._of: tuple[Graph, Catalog] | None = None
         self._rest = QTimer(self)
         self._rest.setSingleShot(True)
         self._rest.setInterval(REST)
         self._rest.timeout.connect(self._ask)
         window.live.analysed.connect(self._analysed)
+        window.place.changed.connect(self._moved)
         window.overlay.changed.connect(self._paint)
         window.costs.heat_changed.connect(self._heat_chosen)
         window.costs.jump_requested.connect(window.jump_to)
@@ -45,20 +49,31 @@ class CostControl(QObject):
             self._analysed(window.live.analysis)
 
     def _analysed(self, analysis: Analysis) -> None:
-        if self.cost is None or self.cost.graph is not analysis.graph:
+        if not self._same(self._of):
             self._rest.start()
 
-    def _ask(self) -> None:
-        graph = self._window.document.project.graph
-        self._window.background.ask("cost", _cost, graph, on_answer=self._answered)
-
-    def _answered(self, cost: NetworkCost) -> None:
+    def _same(self, asked: tuple[Graph, Catalog] | None) -> bool:
+        """Whether a question is of what is open now."""
         window = self._window
-        if cost.graph is not window.document.project.graph:
+        return asked is not None and asked[0] is window.document.project.graph and asked[1] is window.catalog.now
+
+    def _ask(self) -> None:
+        asked = (self._window.document.project.graph, self._window.catalog.now)
+        self._window.background.ask("cost", _cost, *asked, on_answer=partial(self._answered, asked))
+
+    def _moved(self, _before: object, _after: object) -> None:
+        """Inside a block nothing is said of its nodes one by one: what an instance costs is said at the instance."""
+        if self.cost is not None:
+            self._window.inspector.set_cost(None if self._window.place.path else self.cost)
+        self._paint()
+
+    def _answered(self, asked: tuple[Graph, Catalog], cost: NetworkCost) -> None:
+        window = self._window
+        if not self._same(asked):
             return
-        self.cost = cost
+        self.cost, self._of = cost, asked
         window.costs.set_cost(cost)
-        window.inspector.set_cost(cost)
+        window.inspector.set_cost(None if window.place.path else cost)
         if cost.flops is None:
             window.status.set_compute("")
         else:
@@ -76,7 +91,7 @@ class CostControl(QObject):
     def _paint(self, _overlay: str = "") -> None:
         """Strips on the nodes that have a part in what is chosen, and their part in words."""
         canvas, cost = self._window.canvas, self.cost
-        if cost is None or self._window.overlay.value() != OVERLAY:
+        if cost is None or self._window.overlay.value() != OVERLAY or self._window.place.path:
             canvas.set_costs({}, {})
             return
         by_parameters = self._window.costs.controls.value() == "parameters"

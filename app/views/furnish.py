@@ -23,7 +23,7 @@ def _inspector(window: MainWindow) -> None:
 def _outline(window: MainWindow) -> None:
     from app.views.outline import Outline
 
-    window.outline = Outline(window.document, window.selection, window.catalog)
+    window.outline = Outline(window.sheet, window.selection, window.catalog)
     window.left.pane.fill("outline", window.outline)
 
 
@@ -45,7 +45,7 @@ def _costs(window: MainWindow) -> None:
     from app.views.cost_control import CostControl
     from app.views.cost_table import CostTable
 
-    window.costs = CostTable(window.catalog, window.selection)
+    window.costs = CostTable(window.catalog, window.network_selection)
     window.bottom.pane.fill("cost", window.costs)
     window.bottom.pane.add_corner(window.costs.controls)
     window.costs.controls.setVisible(window.bottom.pane.page == "cost")

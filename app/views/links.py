@@ -40,12 +40,13 @@ class Links(QObject):
         window.canvas.editRequested.connect(self._edit)
         window.canvas.exampleRequested.connect(window.actions_by_key["gallery"].trigger)
         window.inspector.cure_requested.connect(window.cure)
-        window.inspector.frame_requested.connect(window.jump_to)
-        window.problems_panel.cure_requested.connect(window.cure)
+        window.inspector.frame_requested.connect(window.show_node)
+        window.problems_panel.cure_requested.connect(window.cure_network)
         window.problems_panel.jump_requested.connect(window.jump_to)
         window.problems_panel.count_changed.connect(self._problem_count)
         window.centre.shown.connect(self._centre_shown)
         window.selection.changed.connect(self._selected)
+        window.sheet.refused.connect(window.canvas.say)
 
     def _project_changed(self, before: Project, after: Project) -> None:
         if before.name != after.name:
@@ -99,7 +100,7 @@ class Links(QObject):
         window.toolbar.set_devices(torch.devices, window.document.project.training.device)
         window.inspector.set_torch_loaded()
         window.background.ask(
-            "summaries", summaries, tuple(window.catalog), on_answer=window.palette_view.set_summaries
+            "summaries", summaries, tuple(window.catalog.now), on_answer=window.palette_view.set_summaries
         )
 
     def _torch_failed(self, failure: Failure) -> None:
@@ -109,8 +110,11 @@ class Links(QObject):
 
     def _analysed(self, analysis: Analysis) -> None:
         window = self._window
-        for view in (window.canvas, window.inspector, window.problems_panel):
-            view.set_analysis(analysis)
+        in_front = window.live.in_front
+        if in_front is not None:
+            window.canvas.set_analysis(in_front)
+            window.inspector.set_analysis(in_front)
+        window.problems_panel.set_analysis(analysis)
         self._problem_count(*window.problems_panel.counts)
         window.status.set_checked(analysis.milliseconds)
         window.status.set_parameters(analysis.total_parameters)

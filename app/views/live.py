@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
 
 from app import preflight
 from app.background import Background, Failure
+from app.builder.catalog import Catalog
 from app.builder.graph import Graph
 from app.builder.problems import Problem
 from app.document import Document
 from app.project import Project
+from app.source import Path as Way
+from app.views.live_catalog import LiveCatalog
+from app.views.place import Place
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
@@ -39,18 +44,21 @@ def _load_torch() -> Torch:
     return Torch(torch.__version__, devices())
 
 
-def _analyse(graph: Graph) -> Analysis:
+Question = tuple[Graph, Catalog, Way]
+
+
+def _analyse(graph: Graph, ops: Catalog, way: Way) -> Analysis:
     from app.builder.analysis import analyse
 
-    return analyse(graph)
+    return analyse(graph, ops, way)
 
 
 class Live(QObject):
-    """Asks for an analysis whenever the graph changes and tells when it is there.
+    """Asks for an analysis whenever the graph or what it is made of changes and tells when it is there.
 
-    `analysed(analysis)` comes for the graph that is open, and again when its data or training change: its problems are
-    all that stand between the project and a run. Until torch is loaded there is no analysis, and the window can draw,
-    connect and name already.
+    `analysed(analysis)` comes for the graph that is open, seen from where the person stands, and again when its data or
+    training change: its problems are all that stand between the project and a run. Until torch is loaded there is no
+    analysis, and the window can draw, connect and name already.
     """
 
     torch_loaded = Signal(object)
@@ -58,14 +66,25 @@ class Live(QObject):
     analysed = Signal(object)
     analysis_failed = Signal(object)
 
-    def __init__(self, document: Document, background: Background, parent: QObject | None = None) -> None:
+    def __init__(
+        self,
+        document: Document,
+        background: Background,
+        catalog: LiveCatalog,
+        place: Place,
+        parent: QObject | None = None,
+    ) -> None:
         super().__init__(parent)
         self._document = document
         self._background = background
+        self._catalog, self._place = catalog, place
         self.torch: Torch | None = None
         self.analysis: Analysis | None = None
         self._bare: Analysis | None = None
+        self._answered_question: Question | None = None
         document.changed.connect(self._changed)
+        catalog.changed.connect(self._ask)
+        place.changed.connect(lambda _before, _after: self._ask())
 
     def start(self) -> None:
         """Load torch behind the window, then answer."""
@@ -73,8 +92,25 @@ class Live(QObject):
 
     @property
     def up_to_date(self) -> bool:
-        """Whether `analysis` is of the graph that is open."""
-        return self.analysis is not None and self.analysis.graph is self._document.project.graph
+        """Whether `analysis` is of the graph that is open, its blocks, and where the person stands."""
+        return self.analysis is not None and self._answers(self._answered_question)
+
+    @property
+    def in_front(self) -> Analysis | None:
+        """What is known of the sheet in front: the network, or the block that one stands in."""
+        if self.analysis is None or not self._place.path:
+            return self.analysis
+        return self.analysis.inside
+
+    def _question(self) -> Question:
+        return self._document.project.graph, self._catalog.now, self._place.path
+
+    def _answers(self, question: Question | None) -> bool:
+        """Whether a question is what would be asked now."""
+        if question is None:
+            return False
+        graph, ops, way = self._question()
+        return question[0] is graph and question[1] is ops and question[2] == way
 
     @property
     def errors(self) -> tuple[Problem, ...]:
@@ -96,20 +132,21 @@ class Live(QObject):
 
     def _ask(self) -> None:
         if self.torch is not None and not self.up_to_date:
-            graph = self._document.project.graph
+            question = self._question()
             self._background.ask(
-                "analysis", _analyse, graph, on_answer=self._answered, on_error=self.analysis_failed.emit
-            )
+                "analysis", _analyse, *question,
+                on_answer=partial(self._answered, question), on_error=self.analysis_failed.emit,
+            )  # fmt: skip
 
-    def _answered(self, analysis: Analysis) -> None:
-        if analysis.graph is self._document.project.graph:
-            self._bare = analysis
+    def _answered(self, question: Question, analysis: Analysis) -> None:
+        if self._answers(question):
+            self._bare, self._answered_question = analysis, question
             self._tell()
 
     def _tell(self) -> None:
         """The analysis, with what the data and the loss have against the net once it is sound in itself."""
         bare = self._bare
-        if bare is None or bare.graph is not self._document.project.graph:
+        if bare is None or not self._answers(self._answered_question):
             return
         more = preflight.problems(self._document.project, bare) if bare.runnable else ()
         self.analysis = replace(bare, problems=(*bare.problems, *more))

@@ -27,11 +27,13 @@ from app.views.furnish import furnishing
 from app.views.inspector.inspector import Inspector
 from app.views.links import Links
 from app.views.live import Live
+from app.views.live_catalog import LiveCatalog
 from app.views.menus import build_menus
 from app.views.palette import Palette
+from app.views.place import NETWORK, Place, SheetDocument
 from app.views.problems import ProblemsPanel
 from app.views.run_control import RunControl
-from app.views.selection import Selection
+from app.views.selection import NetworkSelection, Selection
 from app.views.status import StatusLine
 from app.views.toolbar import Toolbar
 from app.views.training.session import RunSession
@@ -89,11 +91,14 @@ class MainWindow(QMainWindow):
         self.resize(1280, 800)
         self.setMinimumSize(960, 600)
         self.settings = settings or Settings()
-        self.catalog = catalog()
         self.document = Document(parent=self)
+        self.catalog = LiveCatalog(catalog(), self.document)
+        self.place = Place(self.document)
+        self.sheet = SheetDocument(self.document, self.place, self.catalog)
         self.selection = Selection(self)
+        self.network_selection = NetworkSelection(self.selection, self.place, self)
         self.background = Background(self)
-        self.live = Live(self.document, self.background, self)
+        self.live = Live(self.document, self.background, self.catalog, self.place, self)
         self.session = RunSession(self)
         self._make_views()
         self._make_controls()
@@ -106,12 +111,12 @@ class MainWindow(QMainWindow):
         self._restore()
 
     def _make_views(self) -> None:
-        self.canvas = Canvas(self.document, self.selection, self.catalog)
+        self.canvas = Canvas(self.sheet, self.selection, self.catalog)
         self.palette_view = Palette(self.catalog)
-        self.inspector = Inspector(self.document, self.selection, self.catalog, self.background)
+        self.inspector = Inspector(self.sheet, self.selection, self.catalog, self.background)
         self.inspectors = QStackedWidget()
         self.inspectors.addWidget(self.inspector)
-        self.problems_panel = ProblemsPanel(self.catalog, self.selection)
+        self.problems_panel = ProblemsPanel(self.catalog, self.network_selection)
         self.status = StatusLine(self)
         self.banner = Banner(parent=self)
         self.banner.hide()
@@ -233,17 +238,28 @@ class MainWindow(QMainWindow):
         self.outline.field.selectAll()
 
     def jump_to(self, node: str) -> None:
-        """Select a node and bring it into view."""
+        """Select a node of the network and bring it into view."""
         if node in self.document.project.graph.nodes:
+            self.place.go(NETWORK)
+            self.show_node(node)
+
+    def show_node(self, node: str) -> None:
+        """Select a node of the sheet in front and bring it into view."""
+        if node in self.sheet.project.graph.nodes:
             self.centre.show_page("network")
             self.selection.set([node])
             self.canvas.frame_selection()
 
     def cure(self, cure: Cure) -> None:
-        """Mend a problem as one undo step."""
-        project = self.document.project
-        graph = apply_cure(project.graph, self.catalog, cure)
-        self.document.apply(cure.label, self.canvas.placed(replace(project, graph=graph)))
+        """Mend a problem of the sheet in front as one undo step."""
+        sheet = self.sheet.project
+        graph = apply_cure(sheet.graph, self.catalog.now, cure)
+        self.sheet.apply(cure.label, self.canvas.placed(replace(sheet, graph=graph)))
+
+    def cure_network(self, cure: Cure) -> None:
+        """Mend a problem of the network, which comes to the front."""
+        self.place.go(NETWORK)
+        self.cure(cure)
 
     def say(self, title: str, detail: str = "") -> None:
         self.toasts.show(title, detail)

@@ -52,14 +52,15 @@ class PageLinks(QObject):
         window.live.torch_loaded.connect(self._torch_loaded)
         window.live.analysed.connect(self._analysed)
         window.document.replaced.connect(self._project_replaced)
-        window.outline.jump_requested.connect(window.jump_to)
-        window.selection.changed.connect(self._selected)
+        window.outline.jump_requested.connect(window.show_node)
+        window.network_selection.changed.connect(self._selected)
+        window.place.changed.connect(lambda _before, _after: self._paint_gradients())
         window.centre.shown.connect(self._centre_shown)
         window.room.nodeSelected.connect(self._backward_selected)
-        window.room.nodeHovered.connect(window.selection.hover)
+        window.room.nodeHovered.connect(window.network_selection.hover)
         window.room.detail.connect(lambda item: window.tape_inspector.show_item(window.room.tape, item))
-        window.curves.layerSelected.connect(lambda node: window.selection.set([node], window.curves))
-        window.curves.layerHovered.connect(window.selection.hover)
+        window.curves.layerSelected.connect(lambda node: window.network_selection.set([node], window.curves))
+        window.curves.layerHovered.connect(window.network_selection.hover)
         window.training_form.set_data_root(window.settings.data_folder)
         window.training_form.download_requested.connect(self._download)
 
@@ -68,9 +69,11 @@ class PageLinks(QObject):
 
     def _analysed(self, analysis: Analysis) -> None:
         window = self._window
-        window.code.set_source(analysis.source)
+        in_front = window.live.in_front
+        window.code.set_source(in_front.source if in_front is not None else analysis.source.within(window.place.path))
         window.room.set_source_text(analysis.source.text)
-        window.outline.set_analysis(analysis)
+        if in_front is not None:
+            window.outline.set_analysis(in_front)
 
     def _project_replaced(self, _project: Project) -> None:
         """The tape and the curves were another project's; a run that still goes on keeps its curves."""
@@ -93,7 +96,7 @@ class PageLinks(QObject):
 
     def _backward_selected(self, node: str | None) -> None:
         if node is not None:
-            self._window.selection.set([node], self._window.room)
+            self._window.network_selection.set([node], self._window.room)
 
     def _centre_shown(self, key: str) -> None:
         window = self._window
@@ -168,11 +171,12 @@ class PageLinks(QObject):
     def _paint_gradients(self, _overlay: str = "") -> None:
         """Strips on the nodes that are as they were when the run began."""
         window, run = self._window, self._window.session.current
-        shown = self._gradients.read() if self._gradients and window.overlay.value() == "Gradients" else None
+        wanted = self._gradients is not None and window.overlay.value() == "Gradients"
+        shown = self._gradients.read(within=window.place.path) if self._gradients and wanted else None
         if run is None or shown is None:
             window.canvas.set_gradients({}, 1e-3, 10.0)
             return
-        same = window.run_control.unchanged(run)
+        same = window.run_control.unchanged(run, window.place.block)
         norms = {node: values for node, values in shown.norms.items() if node in same}
         window.canvas.set_gradients(norms, shown.low, shown.high)
 

@@ -13,6 +13,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
 from app import graphviz_export, inspection
+from app.builder.blocks import with_blocks
 from app.builder.catalog import catalog
 from app.document import Document
 from app.drawing import Drawing
@@ -61,7 +62,7 @@ def run_pictures(
     """Draw the network, the curves and the autograd graph of a run into a folder; returns the names of the files."""
     application()
     names = [_network(project, job, folder), _curves(history, job, folder)]
-    labels = inspection.node_labels(project.graph, catalog())
+    labels = inspection.node_labels(project.graph, with_blocks(catalog(), project.blocks))
     tape = inspection.capture_batch(job, labels, weights=lambda: weights)
     from app.autograd.drawing import to_drawing
 
@@ -75,8 +76,9 @@ def _network(project: Project, job: Job, folder: Path) -> str:
     from app.builder.analysis import analyse
     from app.views.canvas.canvas import Canvas
 
-    canvas = Canvas(Document(project), Selection(), catalog())
-    analysis = analyse(project.graph)
+    ops = with_blocks(catalog(), project.blocks)
+    canvas = Canvas(Document(project), Selection(), ops)
+    analysis = analyse(project.graph, ops)
     canvas.set_analysis(analysis)
 
     def ready() -> None:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Signal
 
 from app import preflight
-from app.builder.graph import Graph
+from app.builder.blocks import PREFIX, contained
+from app.builder.sheet import Sheet
 from app.data.sources import SOURCES, is_present
 from app.document import Document
+from app.project import Project
 from app.settings import Settings
 from app.views.live import Live
 from app.views.training.session import Run, RunSession
@@ -39,7 +41,7 @@ class RunControl(QObject):
     ) -> None:
         super().__init__(parent)
         self._document, self._live, self._session, self._settings = document, live, session, settings
-        self._graphs: dict[int, Graph] = {}
+        self._drawn: dict[int, Project] = {}
         live.analysed.connect(self._analysed)
         document.changed.connect(self._drawing_changed)
         session.stateChanged.connect(self._state_changed)
@@ -89,11 +91,17 @@ class RunControl(QObject):
         training = replace(project.training, device=device)
         self._document.apply(f"Train on {device}", replace(project, training=training))
 
-    def unchanged(self, run: Run) -> frozenset[str]:
-        """The nodes of the open drawing that are as they were when the run began."""
-        before = self._graphs.get(run.number, Graph()).nodes
-        now = self._document.project.graph.nodes
-        return frozenset(node for node, value in now.items() if before.get(node) == value)
+    def unchanged(self, run: Run, sheet: str = "") -> frozenset[str]:
+        """The nodes of a sheet of the open drawing, "" for the network's, that are as they were when the run began."""
+        then, now = self._drawn.get(run.number), self._document.project
+        before = _sheet(then, sheet) if then is not None else None
+        after = _sheet(now, sheet)
+        if then is None or before is None or after is None:
+            return frozenset()
+        changed = {name for name, block in now.blocks.items() if then.blocks.get(name) != block}
+        other = {PREFIX + name for name in now.blocks if changed & {name, *contained(name, now.blocks)}}
+        old, new = before.graph.nodes, after.graph.nodes
+        return frozenset(key for key, node in new.items() if old.get(key) == node and node.op not in other)
 
     def _start(self, step: bool) -> None:
         analysis = self._live.analysis
@@ -106,7 +114,7 @@ class RunControl(QObject):
             self.download_wanted.emit(project.data.source)
             return
         run = self._session.start(preflight.job(project, analysis, str(root)), step=step)
-        self._graphs[run.number] = project.graph
+        self._drawn[run.number] = project
         self.started.emit(run)
         self.moved_on.emit(False)
 
@@ -117,7 +125,8 @@ class RunControl(QObject):
         self.blocked_changed.emit(self.blocked)
         run = self._session.current
         if run is not None and run.active:
-            self.moved_on.emit(self._graphs[run.number] is not self._document.project.graph)
+            then, now = self._drawn[run.number], self._document.project
+            self.moved_on.emit(then.graph is not now.graph or then.blocks is not now.blocks)
 
     def _state_changed(self, _state: str) -> None:
         if not self._session.active:
@@ -135,3 +144,8 @@ class RunControl(QObject):
             words += f", validation accuracy {history.epochs['val_accuracy'][-1]:.2%}"
         title = "Training is done" if finished.reason == "done" else f"Stopped at step {finished.steps:,}"
         self.said.emit(title, words if finished.reason == "done" else "The weights so far can be exported.")
+
+
+def _sheet(project: Project, name: str) -> Sheet | None:
+    """The sheet of a block, of the network for "", None if it is not there."""
+    return project.blocks.get(name) if name else project

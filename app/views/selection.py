@@ -1,10 +1,12 @@
-"""One selection for all views: the ids of the drawing's nodes."""
+"""One selection for all views: the ids of nodes. Inside a block there are two: of its nodes, and of the network's."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from PySide6.QtCore import QObject, Signal
+
+from app.views.place import NETWORK, Place
 
 
 class Selection(QObject):
@@ -40,3 +42,37 @@ class Selection(QObject):
         if node != self._hover:
             self._hover = node
             self.hovered.emit(node)
+
+
+class NetworkSelection(Selection):
+    """The selection as views of the whole network see it: the autograd graph, curves, costs, problems.
+
+    While the network is in front it is the selection `front`. Inside a block it is the instance that one stands in, and
+    to select something here is to go back out to it.
+    """
+
+    def __init__(self, front: Selection, place: Place, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._front, self._place = front, place
+        front.changed.connect(self._follow)
+        front.hovered.connect(self._follow_hover)
+        place.changed.connect(lambda _before, _after: self._follow(front.ids, self))
+        self._follow(front.ids, self)
+
+    def set(self, ids: Iterable[str], origin: object = None) -> None:
+        chosen = frozenset(ids)
+        if chosen != self._ids:
+            self._place.go(NETWORK)
+        if not self._place.path:
+            self._front.set(chosen, origin)
+
+    def hover(self, node: str | None) -> None:
+        if not self._place.path:
+            self._front.hover(node)
+
+    def _follow(self, ids: frozenset[str], origin: object) -> None:
+        way = self._place.path
+        super().set({way[0][0]} if way else ids, origin)
+
+    def _follow_hover(self, node: str | None) -> None:
+        super().hover(None if self._place.path else node)

@@ -88,8 +88,8 @@ class Inspector(QWidget):
         self.several.set_analysis(analysis)
         self._show()
 
-    def set_cost(self, cost: NetworkCost) -> None:
-        """What the nodes cost, of an older graph until the answer for this one comes."""
+    def set_cost(self, cost: NetworkCost | None) -> None:
+        """What the nodes cost, of an older graph until the answer for this one comes; None where it is not known."""
         self.node_page.set_cost(cost)
         if self._pages.currentIndex() == 1:
             self._show()
