@@ -1,89 +1,174 @@
 """The whole drawing from afar in one item: blocks and thin lines, put down in a few strokes.
 
-Painting a thousand items by themselves takes longer than a frame; from afar nobody can tell them apart anyway.
+Painting a thousand nodes by themselves takes longer than a frame; from afar nobody can tell them apart anyway. They and
+the wires are kept in bundles: an edit makes one bundle anew, and bundles out of sight are not painted.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen
 from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 
 from app.views import theme
-from app.views.canvas.geometry import HEADER, bounds
+from app.views.canvas.geometry import EVERYWHERE, HEADER, bounds
 
 if TYPE_CHECKING:
     from app.views.canvas.node_item import NodeItem
     from app.views.canvas.wire_item import WireItem
+    from app.views.theme import Theme
+
+BUNDLE = 64
+RING = 2  # pixels of the screen
+
+T = TypeVar("T")
+Rects = dict[int, list[QRectF]]  # by colour
+
+
+class _Bundle(Generic[T]):
+    """Some items that are painted together; `stale` when one of them looks different."""
+
+    def __init__(self) -> None:
+        self.members: dict[T, None] = {}
+        self.stale = True
+        self.area = QRectF()
+
+
+class NodeBundle(_Bundle["NodeItem"]):
+    """Rectangles by colour: bodies, the blocks of their categories, rings of their states."""
+
+    def make(self, now: Theme) -> None:
+        self.bodies: list[QRectF] = []
+        self.blocks: Rects = defaultdict(list)
+        self.rings: Rects = defaultdict(list)
+        for item in self.members:
+            body = item.body
+            self.bodies.append(body)
+            self.blocks[item.far_color(now).rgba()].append(QRectF(body.left(), body.top(), body.width(), HEADER))
+            ring = item.far_ring(now)
+            if ring is not None:
+                self.rings[ring.rgba()].append(body)
+        self.area = bounds(self.bodies)
+        self.stale = False
+
+
+class WireBundle(_Bundle["WireItem"]):
+    """Lines by colour."""
+
+    def make(self, now: Theme) -> None:
+        self.lines: dict[int, QPainterPath] = defaultdict(QPainterPath)
+        for item in self.members:
+            if item.isVisible():
+                self.lines[item.far_color(now).rgba()].addPath(item.way.path)
+        self.area = bounds([item.extent for item in self.members])
+        self.stale = False
 
 
 class FarItem(QGraphicsItem):
-    """Paints nodes and wires of the scene by their state; `forget` when any of it is another."""
+    """Paints nodes and wires of the scene by their state; whoever makes or removes one says so."""
 
-    def __init__(self, nodes: dict[str, NodeItem], wires: dict[object, WireItem]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._nodes, self._wires = nodes, wires
-        self._area = QRectF()
-        self._made = False
+        self._nodes: list[NodeBundle] = []
+        self._wires: list[WireBundle] = []
+        self._bundles: dict[object, NodeBundle | WireBundle] = {}
+        self._margin = 0.0
         self.setVisible(False)
+        self.setFlag(QGraphicsItem.GraphicsItemFlag.ItemUsesExtendedStyleOption)
         self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
 
+    def add_node(self, item: NodeItem) -> None:
+        if not self._nodes or len(self._nodes[-1].members) >= BUNDLE:
+            self._nodes.append(NodeBundle())
+        self._put_in(self._nodes[-1], item)
+
+    def add_wire(self, item: WireItem) -> None:
+        if not self._wires or len(self._wires[-1].members) >= BUNDLE:
+            self._wires.append(WireBundle())
+        self._put_in(self._wires[-1], item)
+
+    def _put_in(self, bundle: NodeBundle | WireBundle, item: object) -> None:
+        bundle.members[item] = None  # type: ignore[index]
+        bundle.stale = True
+        self._bundles[item] = bundle
+
+    def remove(self, item: NodeItem | WireItem) -> None:
+        """It is gone from the drawing."""
+        bundle = self._bundles.pop(item)
+        del bundle.members[item]  # type: ignore[arg-type]
+        bundle.stale = True
+        if not bundle.members:
+            (self._nodes if isinstance(bundle, NodeBundle) else self._wires).remove(bundle)  # type: ignore[arg-type]
+        self._update(item.extent)
+
+    def touch(self, item: object, area: QRectF) -> None:
+        """An item looks different within an area."""
+        bundle = self._bundles.get(item)
+        if bundle is not None:
+            bundle.stale = True
+        self._update(area)
+
+    def _update(self, area: QRectF) -> None:
+        if self.isVisible():
+            margin = self._margin
+            self.update(area.adjusted(-margin, -margin, margin, margin))
+
+    def set_zoom(self, zoom: float) -> None:
+        """Rings are as wide on the screen at every zoom."""
+        self._margin = 2 * RING / zoom
+
     def forget(self) -> None:
-        """Gather everything anew when it is painted next."""
-        self.prepareGeometryChange()
-        area = bounds([item.body for item in self._nodes.values()])
-        self._area = area.adjusted(-400, -400, 400, 400)
-        self._made = False
+        """Colours are others now."""
+        for bundle in (*self._nodes, *self._wires):
+            bundle.stale = True
         self.update()
 
-    def boundingRect(self) -> QRectF:
-        return self._area
-
-    def _make(self) -> None:
-        """Rectangles and lines by colour, so that each colour is one call."""
+    def blocks(self) -> Rects:
+        """The rectangles of all nodes by the colours of their categories, errors in theirs: a map of the drawing."""
         now = theme.current()
-        self._bodies: list[QRectF] = []
-        self._blocks: dict[str, list[QRectF]] = defaultdict(list)
-        self._rings: dict[str, list[QRectF]] = defaultdict(list)
-        for item in self._nodes.values():
-            body = item.body
-            self._bodies.append(body)
-            color = now.categories.get(item.face.category, now.line3)
-            self._blocks[color.name()].append(QRectF(body.left(), body.top(), body.width(), HEADER))
-            ring = item.far_ring(now)
-            if ring is not None:
-                self._rings[ring.name()].append(body)
-        self._lines: dict[str, QPainterPath] = defaultdict(QPainterPath)
-        for wire in self._wires.values():
-            self._lines[wire.far_color(now).name()].addPath(wire.way.path)
-        self._made = True
+        found: Rects = defaultdict(list)
+        for bundle in self._nodes:
+            for item in bundle.members:
+                color = now.error if item.face.state == "error" else item.far_color(now)
+                found[color.rgba()].append(item.body)
+        return found
+
+    def boundingRect(self) -> QRectF:
+        return EVERYWHERE
 
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
-        if not self._made:
-            self._make()
         now = theme.current()
+        for bundle in (*self._nodes, *self._wires):
+            if bundle.stale:
+                bundle.make(now)
+        margin = 2 * RING / painter.worldTransform().m11()
+        area = option.exposedRect.adjusted(-margin, -margin, margin, margin)  # type: ignore[attr-defined]
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         painter.setBrush(Qt.BrushStyle.NoBrush)
-        for color, path in self._lines.items():
-            painter.setPen(_thin(QColor(color), 1))
-            painter.drawPath(path)
+        for wires in self._wires:
+            if wires.area.intersects(area):
+                for color, path in wires.lines.items():
+                    painter.strokePath(path, _thin(color, 1))
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(now.pressed)
-        painter.drawRects(self._bodies)
-        for color, rects in self._blocks.items():
-            painter.setBrush(QColor(color))
-            painter.drawRects(rects)
+        nodes = [bundle for bundle in self._nodes if bundle.area.intersects(area)]
+        for bundle in nodes:
+            painter.setBrush(now.pressed)
+            painter.drawRects(bundle.bodies)
+            for color, rects in bundle.blocks.items():
+                painter.setBrush(QColor.fromRgba(color))
+                painter.drawRects(rects)
         painter.setBrush(Qt.BrushStyle.NoBrush)
-        for color, rects in self._rings.items():
-            painter.setPen(_thin(QColor(color), 2))
-            painter.drawRects(rects)
+        for bundle in nodes:
+            for color, rects in bundle.rings.items():
+                painter.setPen(_thin(color, RING))
+                painter.drawRects(rects)
 
 
-def _thin(color: QColor, width: int) -> QPen:
+def _thin(color: int, width: int) -> QPen:
     """A pen as wide on the screen at every zoom."""
-    pen = QPen(color, width)
+    pen = QPen(QColor.fromRgba(color), width)
     pen.setCosmetic(True)
     return pen

@@ -22,6 +22,7 @@ NAME_LEFT = 28.0
 NAME_BASE, LINE_BASE, DETAIL_BASE = 19.5, 43.5, 61.0
 PORT_SPREAD, PORT_CLOSEST, PORT_MARGIN = 20.0, 14.0, 8.0
 PORT_REACH = 10.0  # how far from a port a press still means it
+EVERYWHERE = QRectF(-1e6, -1e6, 2e6, 2e6)  # the bounds of what paints whatever there is: they never grow
 OUTLINE = 9.0  # painted round a node: ports, selection, the running ring, the ring of a port that fits
 
 

@@ -1,30 +1,39 @@
-"""A node on the scene: holds its face and its state, is painted by the painter."""
+"""A node on the scene: holds its face, its place and its state, is painted by the painter.
+
+It is no item of Qt's: thousands of those cost more to keep than to paint. `near_item` paints all that are in sight.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QColor, QPainter, QPixmap
-from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 
 from app.views.canvas.faces import Face, Pin
 from app.views.canvas.geometry import OUTLINE, PORT_REACH, Shape, shape_of
-from app.views.canvas.painter import LEGIBLE, NodeLook, heat_cells, paint_ports
+from app.views.canvas.ground import Ground
+from app.views.canvas.painter import NodeLook, heat_cells, paint_ports
 from app.views.theme import Theme
 
-LAYER = 2.0
-RAISED = 3.0
 MOST_CELLS, FEWEST_CELLS = 40, 24
 
+_versions = itertools.count()  # of all nodes, so that no two looks have the same
 
-class NodeItem(QGraphicsItem):
-    """One node. The scene tells it what to show; it tells where its ports are."""
 
-    def __init__(self, node: str, face: Face) -> None:
-        super().__init__()
+class NodeItem:
+    """One node. The scene tells it what to show; it tells where its ports are.
+
+    `rank` says which of two nodes that overlap is painted later; `version` is another whenever it looks different.
+    """
+
+    def __init__(self, node: str, face: Face, ground: Ground) -> None:
         self.node = node
+        self.rank = 0
+        self.version = next(_versions)
+        self._ground = ground
         self._face = face
         self._norms: tuple[list[float | None], float, float] | None = None
         self._cost: tuple[float, float, float, str] | None = None
@@ -33,10 +42,10 @@ class NodeItem(QGraphicsItem):
         self._selected = self._hovered = self._active = False
         self._dash = 0.0
         self._marks: dict[tuple[bool, int], str] = {}
+        self._place = QPointF()
         self._shape = shape_of(face)
-        self._look = NodeLook(face, self._shape)
-        self.setZValue(LAYER)
-        self.setCacheMode(QGraphicsItem.CacheMode.DeviceCoordinateCache)
+        self._body = self._shape.rect
+        self._look: NodeLook | None = None
 
     # --- What it shows
 
@@ -51,7 +60,41 @@ class NodeItem(QGraphicsItem):
     @property
     def body(self) -> QRectF:
         """The node's rectangle on the scene."""
-        return self._shape.rect.translated(self.pos())
+        return QRectF(self._body)
+
+    @property
+    def own_extent(self) -> QRectF:
+        """All that is painted of it, from its top left corner."""
+        return self._shape.rect.adjusted(-OUTLINE, -OUTLINE, OUTLINE, OUTLINE)
+
+    @property
+    def extent(self) -> QRectF:
+        """All that is painted of it, on the scene."""
+        return self._body.adjusted(-OUTLINE, -OUTLINE, OUTLINE, OUTLINE)
+
+    @property
+    def raised(self) -> bool:
+        """Whether it lies over the others."""
+        return self._selected
+
+    def pos(self) -> QPointF:
+        """Its top left corner on the scene."""
+        return QPointF(self._place)
+
+    def x(self) -> float:
+        return self._place.x()
+
+    def y(self) -> float:
+        return self._place.y()
+
+    def set_pos(self, place: QPointF) -> None:
+        """Move it."""
+        if place == self._place:
+            return
+        self._ground.touch(self, self.extent)
+        self._place = QPointF(place)
+        self._body = self._shape.rect.translated(self._place)
+        self._ground.touch(self, self.extent)
 
     def set_face(self, face: Face) -> bool:
         """Show another face; tells whether the shape is another too, so that wires must follow."""
@@ -99,7 +142,7 @@ class NodeItem(QGraphicsItem):
         if self._norms is None and self._cost is not None and self._face.tall:
             words = self._cost[3]
         if had and self._cells is not None and words == self._words:
-            self.update()
+            self.repaint()
             return False
         self._words = words
         return self._remake()
@@ -108,11 +151,17 @@ class NodeItem(QGraphicsItem):
         shape = shape_of(self._face, self._cells is not None)
         other = shape != self._shape
         if other:
-            self.prepareGeometryChange()
+            self._ground.touch(self, self.extent)
             self._shape = shape
-        self._look = NodeLook(self._face, shape, self._words, counted=self._norms is not None)
-        self.update()
+            self._body = shape.rect.translated(self._place)
+        self._look = None
+        self.repaint()
         return other
+
+    def repaint(self) -> None:
+        """It looks different now."""
+        self.version = next(_versions)
+        self._ground.touch(self, self.extent)
 
     def set_state(
         self, *, selected: bool | None = None, hovered: bool | None = None, active: bool | None = None
@@ -125,19 +174,22 @@ class NodeItem(QGraphicsItem):
         )
         if new != (self._selected, self._hovered, self._active):
             self._selected, self._hovered, self._active = new
-            self.setZValue(RAISED if self._selected else LAYER)
-            self.update()
+            self.repaint()
 
     def set_dash(self, offset: float) -> None:
         """Move the dash of the running ring."""
         self._dash = offset
-        self.update()
+        self.repaint()
 
     def set_marks(self, marks: dict[tuple[bool, int], str]) -> None:
         """Ring ports while a wire is drawn; an empty mapping ends it."""
         if marks != self._marks:
             self._marks = marks
-            self.update()
+            self.repaint()
+
+    def far_color(self, now: Theme) -> QColor:
+        """The colour of its category."""
+        return now.categories.get(self._face.category, now.line3)
 
     def far_ring(self, now: Theme) -> QColor | None:
         """The colour that its state has from afar, None for no state."""
@@ -148,10 +200,10 @@ class NodeItem(QGraphicsItem):
     # --- Ports
 
     def input_point(self, number: int) -> QPointF:
-        return self.pos() + self._shape.input(number)
+        return self._place + self._shape.input(number)
 
     def output_point(self, number: int) -> QPointF:
-        return self.pos() + self._shape.output(number)
+        return self._place + self._shape.output(number)
 
     def input_number(self, port: str, index: int = 0) -> int:
         """Which of the pins a wire into `port` ends at."""
@@ -171,21 +223,19 @@ class NodeItem(QGraphicsItem):
                     best, nearest = (is_output, number, pin), distance
         return best
 
-    # --- Qt
+    # --- Painting
 
-    def boundingRect(self) -> QRectF:
-        return self._shape.rect.adjusted(-OUTLINE, -OUTLINE, OUTLINE, OUTLINE)
-
-    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
-        zoom = QStyleOptionGraphicsItem.levelOfDetailFromTransform(painter.worldTransform())
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    def paint(self, painter: QPainter, legible: bool) -> None:
+        """Put it down with its top left corner at the origin; texts are made when they are first wanted."""
+        if self._look is None:
+            self._look = NodeLook(self._face, self._shape, self._words, counted=self._norms is not None)
         self._look.paint(
             painter,
             hovered=self._hovered,
             selected=self._selected,
             active=self._active,
             dash=self._dash,
-            legible=zoom >= LEGIBLE,
+            legible=legible,
         )
         if self._cells is not None:
             self._look.paint_strip(painter, self._cells)

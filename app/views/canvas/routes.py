@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QPainterPath
@@ -35,6 +36,11 @@ class Route:
     lane: QRectF = field(default_factory=QRectF)
     backward: bool = False
 
+    @cached_property
+    def bounds(self) -> QRectF:
+        """The rectangle about the path."""
+        return self.path.boundingRect()
+
 
 def nothing(area: QRectF) -> list[QRectF]:
     """For a wire that need not go round anything."""
@@ -53,9 +59,14 @@ def route(
 
     `source` and `target` are the nodes; `obstacles` finds other nodes in an area, `lanes` what other wires take up.
     """
-    if end.x() - start.x() >= STUB:
+    if not runs_back(start, end):
         return _forward(start, end, target, obstacles)
     return _backward(start, end, source, target, lambda area: obstacles(area) + lanes(area))
+
+
+def runs_back(start: QPointF, end: QPointF) -> bool:
+    """Whether a wire has to turn round on its way."""
+    return end.x() - start.x() < STUB
 
 
 def free_end(start: QPointF, end: QPointF, from_output: bool) -> QPainterPath:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPointF, QRectF, Signal
@@ -14,10 +14,12 @@ from app.builder.graph import Edge, Graph
 from app.builder.sheet import Comment, Sheet
 from app.frozen import FrozenMap
 from app.views.canvas.bend_items import BendDots
+from app.views.canvas.difference import differing, moved
 from app.views.canvas.faces import Face, Problems, face_of, problems_by_node
 from app.views.canvas.far_item import FarItem
 from app.views.canvas.geometry import PORT_REACH, bounds, shape_of
 from app.views.canvas.hit import NOTHING, Hit
+from app.views.canvas.near_item import NodesItem, WiresItem
 from app.views.canvas.node_item import NodeItem
 from app.views.canvas.notes import Notes, subtotals
 from app.views.canvas.painter import SIMPLE
@@ -44,42 +46,42 @@ class CanvasScene(QGraphicsScene):
         self.positions: FrozenMap[str, Point] = FrozenMap()
         self.analysis: Analysis | None = None
         self.problems: Problems = {}
-        self._faces: dict[str, tuple[tuple[object, ...], Face]] = {}
-        self._near = _Layer()
+        self.index: RectIndex[str] = RectIndex()
+        self._drawn_positions: Mapping[str, Point] = {}
+        self._adrift: set[str] = set()  # nodes that are shown elsewhere than in their places
         self._whole: QRectF | None = None
-        self.index = RectIndex()
+        self._near = _Layer()
+        self._far = FarItem()
         self.notes = Notes(self)
         self.bends = BendDots(self._near)
-        self.wiring = Wiring(self, self.nodes, self.index, self._near, self.bends)
+        self.wiring = Wiring(self.nodes, self.index, self.bends, self, self._far)
         self.wires = self.wiring.items
-        self._far = FarItem(self.nodes, self.wires)
+        self._wires_item = WiresItem(self.wires, self.wiring.index, self._near)
+        self._nodes_item = NodesItem(self.nodes, self.index, self.wires, self.wiring.index, self._near)
         self.addItem(self._near)
         self.addItem(self._far)
-        self.redrawn.connect(self._forget)
         self._selected: frozenset[str] = frozenset()
         self.selected_wires: frozenset[Edge] = frozenset()
         self._hovered: str | None = None
         self._active: frozenset[str] = frozenset()
         self.hovered_wire: Edge | None = None
         self._widths = False
-        self._drawn_positions: Mapping[str, Point] = {}
 
     def set_zoom(self, zoom: float) -> None:
         """From afar everything is painted at once and simply."""
         self.notes.set_zoom(zoom)
+        self._far.set_zoom(zoom)
         far = zoom < SIMPLE
         if far != self._far.isVisible():
             self._near.setVisible(not far)
             self._far.setVisible(far)
-            self._far.forget()
 
-    def _forget(self) -> None:
-        self._whole = None
-        self._repaint_far()
-
-    def _repaint_far(self) -> None:
-        if self._far.isVisible():
-            self._far.forget()
+    def touch(self, item: object, area: QRectF) -> None:
+        """A node or a wire looks different within an area: paint it anew."""
+        if self._near.isVisible():
+            self._wires_item.update(area)
+            self._nodes_item.update(area)
+        self._far.touch(item, area)
 
     # --- The project
 
@@ -90,61 +92,89 @@ class CanvasScene(QGraphicsScene):
         if after is before and project.positions is self._drawn_positions:
             if noted or led:
                 self.wiring.lead(led)
-                self._count_frames()
+                self._notes_changed()
                 self.redrawn.emit()
             return
         self.graph, self._drawn_positions = after, project.positions
         swept: list[QRectF] = []
         touched = self._change_nodes(before, after, swept)
         self._place(project.positions, touched, swept)
+        new = self.wiring.change(after)
         if after.edges is not before.edges:
-            new = self.wiring.change(after)
             self.selected_wires &= self.wires.keys()
-            self.wiring.label(self.analysis, self.problems)
-            for item in new:
-                self._show_wire_state(item)
-        if swept:
-            self.wiring.follow(touched, swept)
+        self.wiring.label(self.analysis, self.problems, [item.edge for item in new])
+        for item in new:
+            self._show_wire_state(item)
+        self.wiring.follow(touched, swept)
         self.wiring.lead(led)
-        self._count_frames()
+        self._notes_changed()
         self.redrawn.emit()
 
     def _change_nodes(self, before: Graph, after: Graph, swept: list[QRectF]) -> set[str]:
         """Make, remove and repaint nodes; returns those whose shape is new."""
         if after is before:
             return set()
-        for node in [n for n in self.nodes if n not in after.nodes]:
-            self._faces.pop(node, None)
-            swept.append(self.index[node])
-            self.removeItem(self.nodes.pop(node))
-            self.index.remove(node)
-        rewired = {end for edge in set(before.edges) ^ set(after.edges) for end in (edge.source, edge.target)}
+        changed = differing(before.nodes, after.nodes)
+        gone, came = moved(before.edges, after.edges)
+        rewired = {end for edge in gone | came for end in (edge.source, edge.target)}
         touched = set()
-        for node, value in after.nodes.items():
-            if node not in self.nodes:
-                self.nodes[node] = item = NodeItem(node, self._face(node))
+        structure = False
+        for node in sorted(changed | rewired):
+            if node not in after.nodes:
+                self._remove(node, swept)
+                structure = True
+            elif node not in self.nodes:
+                self.nodes[node] = item = NodeItem(node, self._face(node), self)
                 item.set_state(selected=node in self._selected)
-                item.setParentItem(self._near)
+                self._far.add_node(item)
                 touched.add(node)
-            elif value is not before.nodes.get(node) or node in rewired:
-                if self.nodes[node].set_face(self._face(node)):
-                    touched.add(node)
+                structure = True
+            elif self.nodes[node].set_face(self._face(node)):
+                touched.add(node)
+        if structure:
+            for rank, node in enumerate(after.nodes):
+                self.nodes[node].rank = rank
         return touched
+
+    def _remove(self, node: str, swept: list[QRectF]) -> None:
+        item = self.nodes.pop(node)
+        swept.append(self.index[node])
+        self._shrink(self.index[node])
+        self.index.remove(node)
+        self._adrift.discard(node)
+        self._far.remove(item)
+        self.touch(item, item.extent)
+
+    def _face(self, node: str) -> Face:
+        return face_of(self.graph, node, self.catalog, self.analysis, self.problems)
 
     def _place(self, positions: Mapping[str, Point], touched: set[str], swept: list[QRectF]) -> None:
         """Put every node in its place; what moved is added to `touched`, where it was and is to `swept`."""
-        self.positions = complete(self.graph, positions, self.sizes())
-        moved = {n for n, place in self.positions.items() if (self.nodes[n].x(), self.nodes[n].y()) != place}
-        touched |= moved
+        before = self.positions
+        whole = isinstance(positions, FrozenMap) and positions.keys() == self.graph.nodes.keys()
+        self.positions = positions if whole else complete(self.graph, positions, self.sizes())  # type: ignore[assignment]
+        shifted = (differing(before, self.positions) | self._adrift) & self.nodes.keys()
+        self._adrift.clear()
+        touched |= {n for n in shifted if (self.nodes[n].x(), self.nodes[n].y()) != self.positions[n]}
         for node in touched:
             self._put(node, QPointF(*self.positions[node]), swept)
 
     def _put(self, node: str, place: QPointF, swept: list[QRectF]) -> None:
         if node in self.index:
             swept.append(self.index[node])
-        self.nodes[node].setPos(place)
-        self.index.put(node, self.nodes[node].body)
-        swept.append(self.index[node])
+            self._shrink(self.index[node])
+        item = self.nodes[node]
+        item.set_pos(place)
+        body = item.body
+        self.index.put(node, body)
+        swept.append(body)
+        if self._whole is not None:
+            self._whole = self._whole.united(body)
+
+    def _shrink(self, gone: QRectF) -> None:
+        """What was at the edge of the whole is there no more."""
+        if self._whole is not None and not self._whole.adjusted(1, 1, -1, -1).contains(gone):
+            self._whole = None
 
     def drag(
         self,
@@ -155,6 +185,8 @@ class CanvasScene(QGraphicsScene):
         """Show nodes, notes and bends elsewhere while they are dragged; the project does not know of it yet."""
         for node, place in places.items():
             self._put(node, place, [])
+        self._adrift.update(places)
+        self._whole = None if notes else self._whole
         self.notes.drag(notes or {})
         self.bends.drag(bends or {})
         self.wiring.follow_drag(places)
@@ -164,56 +196,47 @@ class CanvasScene(QGraphicsScene):
     def settle(self) -> None:
         """Put everything where the project has it, and let the wires make way for what was dragged."""
         self.notes.settle()
+        self._whole = None
         self.wiring.lead(self.bends.settle())
-        swept: list[QRectF] = []
-        moved: set[str] = set()
-        self._place(self._drawn_positions, moved, swept)
-        self.wiring.follow(moved, swept)
+        self._reshaped(set())
         self.redrawn.emit()
 
     # --- The analysis
 
     def set_analysis(self, analysis: Analysis) -> None:
-        """Show shapes, counts and problems. Only what differs is painted anew."""
-        self.analysis = analysis
-        self.problems = problems_by_node(analysis)
-        touched = {node for node, item in self.nodes.items() if item.set_face(self._face(node))}
-        self._reshaped(touched)
-        self.wiring.label(analysis, self.problems)
-        self.set_widths(self._widths)
-        self._count_frames()
-        self.redrawn.emit()
+        """Show shapes, counts and problems. Only what differs from what was known is looked at."""
+        before, known = self.analysis, self.problems
+        self.analysis, self.problems = analysis, problems_by_node(analysis)
+        learnt = differing(known, self.problems) | _learnt(before, analysis)
+        self._show_faces(learnt)
+        self.wiring.label(analysis, self.problems, set(self.wiring.of(learnt)))
+        if self._widths:
+            self.wiring.widen(analysis)
+        self._notes_changed()
 
-    def _count_frames(self) -> None:
+    def refresh_faces(self, ops: Collection[str] | None = None) -> None:
+        """The catalog says something else of some ops, or of all."""
+        self._show_faces({n.id for n in self.graph.nodes.values() if ops is None or n.op in ops})
+
+    def _show_faces(self, nodes: set[str]) -> None:
+        shown = [(self.nodes[node], self._face(node)) for node in nodes & self.nodes.keys()]
+        other = [item for item, face in shown if face != item.face]
+        self._reshaped({item.node for item, face in shown if item.set_face(face)})
+        if other:
+            self.redrawn.emit()
+
+    def _notes_changed(self) -> None:
         """Put the parameters of what lies in it beside the title of each frame."""
         if self.notes.items:
+            self._whole = None
             self.notes.count(subtotals(self.notes.comments, self.graph, self.positions, self.sizes(), self.analysis))
 
     def _reshaped(self, nodes: set[str]) -> None:
-        """Nodes have another size."""
+        """Nodes have another size or are out of their places."""
         swept: list[QRectF] = []
-        if nodes:
+        if nodes or self._adrift:
             self._place(self._drawn_positions, nodes, swept)
             self.wiring.follow(nodes, swept)
-
-    def _face(self, node: str) -> Face:
-        """The face of a node, made anew only where something that it shows has changed."""
-        key = self._face_key(node)
-        known = self._faces.get(node)
-        if known is None or known[0] != key:
-            face = face_of(self.graph, node, self.catalog, self.analysis, self.problems)
-            known = self._faces[node] = (key, face)
-        return known[1]
-
-    def _face_key(self, node: str) -> tuple[object, ...]:
-        graph, analysis = self.graph, self.analysis
-        shown: tuple[object, ...] = (graph.nodes[node], graph.into(node), graph.out_of(node), self.problems.get(node))
-        if analysis is None:
-            return shown
-        outputs = len(self.catalog.of(graph, graph.nodes[node]).outputs)
-        known = tuple((node, i) in analysis.values for i in range(outputs))
-        counts = (analysis.resolved.get(node), analysis.parameters.get(node), node in analysis.graph.nodes)
-        return (*shown, *counts, known)
 
     # --- Running
 
@@ -244,11 +267,10 @@ class CanvasScene(QGraphicsScene):
 
     def set_active(self, nodes: Iterable[str]) -> None:
         """Ring the nodes that run at this moment."""
-        wanted = set(nodes)
-        for node, item in self.nodes.items():
-            item.set_state(active=node in wanted)
-        self._active = frozenset(wanted)
-        self._repaint_far()
+        wanted = frozenset(nodes)
+        for node in (wanted ^ self._active) & self.nodes.keys():
+            self.nodes[node].set_state(active=node in wanted)
+        self._active = wanted
 
     def turn_dash(self, offset: float) -> None:
         """Move the dash of the rings on."""
@@ -263,18 +285,15 @@ class CanvasScene(QGraphicsScene):
         for node in before ^ nodes:
             if node in self.nodes:
                 self.nodes[node].set_state(selected=node in nodes)
-        self._show_wire_states(before | nodes)
-        self._repaint_far()
+        for edge in set(self.wiring.of(before ^ nodes)):
+            self._show_wire_state(self.wires[edge])
 
     def select_wires(self, wires: Iterable[Edge]) -> None:
         """Select wires; they are this canvas's own affair."""
-        self.selected_wires = frozenset(wires) & frozenset(self.wires)
-        self._show_wire_states(None)
-
-    def _show_wire_states(self, near: frozenset[str] | None) -> None:
-        for edge, item in self.wires.items():
-            if near is None or edge.source in near or edge.target in near:
-                self._show_wire_state(item)
+        before, self.selected_wires = self.selected_wires, frozenset(wires) & self.wires.keys()
+        for edge in before ^ self.selected_wires:
+            if edge in self.wires:
+                self._show_wire_state(self.wires[edge])
 
     def _show_wire_state(self, item: WireItem) -> None:
         edge = item.edge
@@ -288,7 +307,6 @@ class CanvasScene(QGraphicsScene):
                 if changed in self.nodes:
                     self.nodes[changed].set_state(hovered=changed == node)
             self._hovered = node
-            self._repaint_far()
         if self.hovered_wire != wire:
             for edge in (self.hovered_wire, wire):
                 if edge in self.wires:
@@ -330,27 +348,27 @@ class CanvasScene(QGraphicsScene):
         """What is at a point: ports before nodes before wires. Far out, ports are reached from further away."""
         reach = max(PORT_REACH, min(PORT_REACH / zoom, 18.0))
         near = QRectF(point.x() - reach, point.y() - reach, 2 * reach, 2 * reach)
-        under = sorted(self.index.inside(near), key=lambda node: -self.nodes[node].zValue())
-        for node in under:
-            found = self.nodes[node].port_at(point, reach)
-            if found is not None:
-                return Hit(node, found[2], found[0])
-        for node in under:
-            if self.nodes[node].body.contains(point):
-                return Hit(node)
+        found = [self.nodes[node] for node in self.index.inside(near)]
+        under = sorted(found, key=lambda item: (item.raised, item.rank), reverse=True)
+        for item in under:
+            port = item.port_at(point, reach)
+            if port is not None:
+                return Hit(item.node, port[2], port[0])
+        for item in under:
+            if item.body.contains(point):
+                return Hit(item.node)
         bend = self.bends.at(point, zoom)
         if bend is not None:
             return Hit(wire=bend[0], bend=bend[1])
-        for item in self.items(point):
-            if isinstance(item, WireItem):
-                return Hit(wire=item.edge)
+        wire = self.wiring.at(point)
+        if wire is not None:
+            return Hit(wire=wire)
         note = self.notes.at(point, zoom)
         return Hit(note=note[0], grip=note[1]) if note is not None else NOTHING
 
     def wire_near(self, area: QRectF) -> Edge | None:
         """The wire that runs through an area, the shortest if there are several."""
-        found = [item for item in self.items(area) if isinstance(item, WireItem)]
-        return min(found, key=lambda item: item.way.path.length()).edge if found else None
+        return self.wiring.near(area)
 
     def whole(self) -> QRectF:
         """The rectangle about all nodes and notes."""
@@ -369,8 +387,19 @@ class CanvasScene(QGraphicsScene):
         for wire in self.wires.values():
             wire.retheme()
         self.notes.retheme()
+        self._far.forget()
+        self._nodes_item.forget()
         self._reshaped(set(self.nodes))
         self.redrawn.emit()
+
+
+def _learnt(before: Analysis | None, after: Analysis) -> set[str]:
+    """The nodes of which something else is known than before."""
+    if before is None:
+        return set(after.graph.nodes) | {node for node, _ in after.values}
+    values = {node for node, _ in differing(before.values, after.values)}
+    known = differing(before.resolved, after.resolved) | differing(before.parameters, after.parameters)
+    return values | known | (before.graph.nodes.keys() ^ after.graph.nodes.keys())
 
 
 class _Layer(QGraphicsItem):

@@ -1,56 +1,90 @@
-"""Where the nodes are, asked by area: wires go round them, pointers hit them."""
+"""Where things are, asked by area: wires go round nodes, pointers hit them, painting takes what is in sight."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Hashable
+from typing import Generic, TypeVar
 
 from PySide6.QtCore import QRectF
 
 CELL = 256
+MANY_CELLS = 200  # what covers more of them is looked at every time, so that one long wire does not fill the grid
+
+K = TypeVar("K", bound=Hashable)
 
 
-class RectIndex:
-    """Rectangles by id in a grid of cells, so that a question touches only what is near."""
+class RectIndex(Generic[K]):
+    """Rectangles by key in a grid of cells, so that a question touches only what is near."""
 
     def __init__(self) -> None:
-        self._rects: dict[str, QRectF] = {}
-        self._cells: dict[tuple[int, int], set[str]] = defaultdict(set)
+        self._rects: dict[K, QRectF] = {}
+        self._cells: dict[tuple[int, int], set[K]] = defaultdict(set)
+        self._large: set[K] = set()
 
-    def __getitem__(self, key: str) -> QRectF:
+    def __getitem__(self, key: K) -> QRectF:
         return self._rects[key]
 
     def __contains__(self, key: object) -> bool:
         return key in self._rects
 
-    def put(self, key: str, rect: QRectF) -> None:
-        """Add a rectangle or move it."""
-        self.remove(key)
-        self._rects[key] = QRectF(rect)
-        for cell in self._covered(rect):
-            self._cells[cell].add(key)
+    def __len__(self) -> int:
+        return len(self._rects)
 
-    def remove(self, key: str) -> None:
+    def put(self, key: K, rect: QRectF) -> None:
+        """Add a rectangle or move it."""
+        before = self._rects.get(key)
+        self._rects[key] = QRectF(rect)
+        span = _span(rect)
+        if before is not None:
+            was = _span(before)
+            if was == span:
+                return
+            self._take_out(key, was)
+        if _cells_in(span) > MANY_CELLS:
+            self._large.add(key)
+            return
+        left, top, right, bottom = span
+        for column in range(left, right + 1):
+            for row in range(top, bottom + 1):
+                self._cells[column, row].add(key)
+
+    def remove(self, key: K) -> None:
         """Forget a rectangle; none under the key is no error."""
         rect = self._rects.pop(key, None)
         if rect is not None:
-            for cell in self._covered(rect):
-                self._cells[cell].discard(key)
+            self._take_out(key, _span(rect))
 
-    def inside(self, area: QRectF) -> list[str]:
-        """The ids of what touches an area, in the order in which they were put."""
-        if self._count(area) > len(self._rects):
-            return [key for key, rect in self._rects.items() if rect.intersects(area)]
-        found: set[str] = set()
-        for cell in self._covered(area):
-            found |= self._cells.get(cell, set())
-        return sorted(key for key in found if self._rects[key].intersects(area))
+    def _take_out(self, key: K, span: tuple[int, int, int, int]) -> None:
+        self._large.discard(key)
+        if _cells_in(span) > MANY_CELLS:
+            return
+        left, top, right, bottom = span
+        for column in range(left, right + 1):
+            for row in range(top, bottom + 1):
+                self._cells[column, row].discard(key)
 
-    @staticmethod
-    def _count(area: QRectF) -> float:
-        return (area.width() / CELL + 2) * (area.height() / CELL + 2)
+    def inside(self, area: QRectF) -> list[K]:
+        """The keys of what touches an area, in no order that means anything."""
+        rects = self._rects
+        left, top, right, bottom = span = _span(area)
+        if _cells_in(span) > len(rects):
+            return [key for key, rect in rects.items() if rect.intersects(area)]
+        cells = self._cells
+        found: set[K] = set(self._large)
+        for column in range(left, right + 1):
+            for row in range(top, bottom + 1):
+                here = cells.get((column, row))
+                if here:
+                    found |= here
+        return [key for key in found if rects[key].intersects(area)]
 
-    @staticmethod
-    def _covered(rect: QRectF) -> list[tuple[int, int]]:
-        columns = range(int(rect.left() // CELL), int(rect.right() // CELL) + 1)
-        rows = range(int(rect.top() // CELL), int(rect.bottom() // CELL) + 1)
-        return [(column, row) for column in columns for row in rows]
+
+def _span(rect: QRectF) -> tuple[int, int, int, int]:
+    """The first and last column and row of cells that a rectangle covers: left, top, right, bottom."""
+    left, top, right, bottom = rect.getCoords()  # type: ignore[misc]
+    return int(left // CELL), int(top // CELL), int(right // CELL), int(bottom // CELL)
+
+
+def _cells_in(span: tuple[int, int, int, int]) -> int:
+    return (span[2] - span[0] + 1) * (span[3] - span[1] + 1)

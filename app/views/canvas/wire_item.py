@@ -1,4 +1,4 @@
-"""A wire on the scene with the shape label that stands on it."""
+"""A wire on the scene with the shape label that stands on it; `near_item` paints those that are in sight."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ from functools import lru_cache
 
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPainterPath, QPainterPathStroker, QPen
-from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 
 from app.builder.graph import Edge
 from app.views import theme
+from app.views.canvas.geometry import text_width
+from app.views.canvas.ground import Ground
 from app.views.canvas.routes import LABEL_RISE, Route
+from app.views.canvas.spatial import RectIndex
 from app.views.theme import Theme
 from app.views.widgets.painting import TextLine
 
-LAYER = 0.0
-RAISED = 0.5
-LABELS = 1.0  # over all wires, under all nodes
 REACH = 12.0  # how wide a press may miss a wire, in all
 LABEL_HEIGHT = 18.0
 LABEL_PAD = 8.0
@@ -24,24 +23,28 @@ NORMAL, ERROR, ASSUMED = "normal", "error", "assumed"
 DASHES = {ERROR: (6.0, 4.0), ASSUMED: (3.0, 4.0)}
 
 
-class WireItem(QGraphicsItem):
-    """One wire. `edge` is what it draws; its label, `chip`, is an item of its own, above all wires."""
+class WireItem:
+    """One wire. `edge` is what it draws; its label, `chip`, is painted above all wires.
 
-    def __init__(self, edge: Edge, way: Route) -> None:
-        super().__init__()
+    It keeps its place in `index` up to date. `rank` says which of two wires that cross is painted later.
+    """
+
+    def __init__(self, edge: Edge, way: Route, ground: Ground, index: RectIndex[Edge]) -> None:
         self.edge = edge
-        self.chip = ChipItem()
+        self.chip = Chip()
+        self.rank = 0
+        self._ground, self._index = ground, index
         self._route = way
         self._text = ""
         self._state = NORMAL
         self._selected = self._hovered = False
         self._width: float | None = None  # by activation size while a run goes on
         self._below = self._crowded = False
+        self._shown = True
         self._hit: QPainterPath | None = None
         self._ready: tuple[Theme, QPen] | None = None
-        self._bounds = QRectF()
+        self._extent = QRectF()
         self._measure()
-        self.setZValue(LAYER)
 
     # --- What it shows
 
@@ -57,16 +60,30 @@ class WireItem(QGraphicsItem):
     def state(self) -> str:
         return self._state
 
+    @property
+    def extent(self) -> QRectF:
+        """All that is painted of it, on the scene."""
+        return self._extent
+
+    @property
+    def raised(self) -> bool:
+        """Whether it lies over the others."""
+        return self._selected
+
+    def isVisible(self) -> bool:
+        return self._shown
+
     def set_route(self, way: Route) -> None:
         self._route, self._hit = way, None
         self._measure()
 
-    def set_label(self, text: str, state: str) -> None:
-        """Show a shape, and whether it is known, assumed or wrong."""
-        if (text, state) != (self._text, self._state):
-            self._text, self._state = text, state
-            self._measure()
-            self.update()
+    def set_label(self, text: str, state: str) -> bool:
+        """Show a shape, and whether it is known, assumed or wrong; tells whether that is another."""
+        if (text, state) == (self._text, self._state):
+            return False
+        self._text, self._state = text, state
+        self._measure()
+        return True
 
     def set_below(self, below: bool) -> None:
         """Put the label under the wire, where another rises from the same port."""
@@ -85,38 +102,43 @@ class WireItem(QGraphicsItem):
         if width != self._width:
             self._width = width
             self._measure()
-            self.update()
 
     def set_state(self, *, selected: bool | None = None, hovered: bool | None = None) -> None:
         """Show or end a state; None leaves it as it is."""
         new = (self._selected if selected is None else selected, self._hovered if hovered is None else hovered)
         if new != (self._selected, self._hovered):
             self._selected, self._hovered = new
-            self.setZValue(RAISED if self._selected else LAYER)
             self._measure()
-            self.update()
 
     def set_shown(self, shown: bool) -> None:
         """Hide it while its end is being taken elsewhere."""
-        self.setVisible(shown)
-        self.chip.setVisible(shown and self._labelled())
+        self._shown = shown
+        self._measure()
 
     def retheme(self) -> None:
-        self.chip.forget()
         self._measure()
-        self.update()
+
+    def remove(self) -> None:
+        """It is gone from the drawing."""
+        self._index.remove(self.edge)
+        self._ground.touch(self, self._extent)
 
     def _measure(self) -> None:
+        """What it takes up is another, or how it looks."""
         self._ready = None
+        self._ground.touch(self, self._extent)
         reach = max(self._width or 2.0, 3.0)
-        bounds = self._route.path.boundingRect().adjusted(-reach, -reach, reach, reach)
-        if bounds != self._bounds:
-            self.prepareGeometryChange()
-            self._bounds = bounds
         self.chip.set(self._text, self._state, self._selected)
         drop = 2 * LABEL_RISE if self._below else 0.0
-        self.chip.setPos(self._route.label + QPointF(-self.chip.width / 2, drop - LABEL_HEIGHT / 2))
-        self.chip.setVisible(self._labelled() and self.isVisible())
+        self.chip.place = self._route.label + QPointF(-self.chip.width / 2, drop - LABEL_HEIGHT / 2)
+        self.chip.visible = self._shown and self._labelled()
+        extent = self._route.bounds.adjusted(-reach, -reach, reach, reach)
+        if self.chip.visible:
+            extent = extent.united(self.chip.extent)
+        if extent != self._extent:
+            self._extent = extent
+            self._index.put(self.edge, extent)
+        self._ground.touch(self, extent)
 
     def _labelled(self) -> bool:
         """A label needs its width; one that is asked for stands even where it covers something."""
@@ -124,23 +146,20 @@ class WireItem(QGraphicsItem):
         room = self._route.run >= self.chip.width + 10 and not self._crowded
         return bool(self._text) and (asked or room)
 
-    # --- Qt
-
-    def boundingRect(self) -> QRectF:
-        return self._bounds
+    # --- Hits and painting
 
     def shape(self) -> QPainterPath:
+        """Where a press means it."""
         if self._hit is None:
             stroker = QPainterPathStroker()
             stroker.setWidth(REACH)
             self._hit = stroker.createStroke(self._route.path)
         return self._hit
 
-    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+    def paint(self, painter: QPainter) -> None:
         now = theme.current()
         if self._ready is None or self._ready[0] is not now:
             self._ready = (now, self._pen(now))
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.strokePath(self._route.path, self._ready[1])
 
     def far_color(self, now: Theme) -> QColor:
@@ -168,58 +187,61 @@ class WireItem(QGraphicsItem):
         return pen
 
 
-class ChipItem(QGraphicsItem):
-    """A shape label."""
+class Chip:
+    """A shape label. Labels with one text look alike: `look` is what their picture depends on."""
+
+    __slots__ = ("text", "state", "selected", "place", "visible")
 
     def __init__(self) -> None:
-        super().__init__()
-        self._line = TextLine("", "shape")
-        self._state, self._selected = NORMAL, False
-        self.setZValue(LABELS)
-        self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
-        self.setCacheMode(QGraphicsItem.CacheMode.DeviceCoordinateCache)
-        self.setVisible(False)
+        self.text, self.state, self.selected = "", NORMAL, False
+        self.place = QPointF()
+        self.visible = False
+
+    @property
+    def look(self) -> tuple[str, str, bool]:
+        return self.text, self.state, self.selected
 
     @property
     def width(self) -> float:
-        return self._line.width + 2 * LABEL_PAD
+        return text_width(self.text, "shape") + 2 * LABEL_PAD
+
+    @property
+    def rect(self) -> QRectF:
+        """Its frame on the scene."""
+        return QRectF(self.place.x(), self.place.y(), self.width, LABEL_HEIGHT)
+
+    @property
+    def extent(self) -> QRectF:
+        """All that is painted of it, on the scene."""
+        return self.rect.adjusted(-1, -1, 1, 1)
+
+    def isVisible(self) -> bool:
+        return self.visible
 
     def set(self, text: str, state: str, selected: bool) -> None:
         """Show a text in the look of its wire."""
-        if text != self._line.text:
-            self.prepareGeometryChange()
-            self._line = TextLine(text, "shape")
-        if (state, selected) != (self._state, self._selected):
-            self._state, self._selected = state, selected
-            self.setZValue(LABELS + (0.5 if selected else 0.0))
-            self.update()
+        self.text, self.state, self.selected = text, state, selected
 
-    def forget(self) -> None:
-        """Font and colours are others now."""
-        self.prepareGeometryChange()
-        self._line = TextLine(self._line.text, "shape")
-        self.update()
 
-    def boundingRect(self) -> QRectF:
-        return QRectF(-1, -1, self.width + 2, LABEL_HEIGHT + 2)
-
-    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
-        now = theme.current()
-        fill, line, text = now.panel, now.line2, now.text2
-        if self._state == ERROR:
-            fill, line, text = now.errorBg, now.error, now.error
-        elif self._selected:
-            fill, line, text = now.accentBg, now.accent, now.text
-        elif self._state == ASSUMED:
-            line, text = now.line3, now.text3
-        pen = QPen(line, 1)
-        if self._state == ASSUMED:
-            pen.setDashPattern([3, 3])
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(pen)
-        painter.setBrush(fill)
-        painter.drawPath(_chip(self.width))
-        self._line.draw(painter, LABEL_PAD, (LABEL_HEIGHT - self._line.height) / 2, text)
+def paint_chip(painter: QPainter, look: tuple[str, str, bool], width: float) -> None:
+    """Put a label down with its top left corner at the origin."""
+    text, state, selected = look
+    now = theme.current()
+    fill, border, ink = now.panel, now.line2, now.text2
+    if state == ERROR:
+        fill, border, ink = now.errorBg, now.error, now.error
+    elif selected:
+        fill, border, ink = now.accentBg, now.accent, now.text
+    elif state == ASSUMED:
+        border, ink = now.line3, now.text3
+    pen = QPen(border, 1)
+    if state == ASSUMED:
+        pen.setDashPattern([3, 3])
+    painter.setPen(pen)
+    painter.setBrush(fill)
+    painter.drawPath(_chip(width))
+    line = TextLine(text, "shape")
+    line.draw(painter, LABEL_PAD, (LABEL_HEIGHT - line.height) / 2, ink)
 
 
 @lru_cache(maxsize=512)

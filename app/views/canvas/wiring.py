@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from heapq import heapify, heappop
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QRectF
-from PySide6.QtWidgets import QGraphicsItem, QGraphicsScene
+from PySide6.QtCore import QPointF, QRectF
 
 from app.builder.graph import Edge, Graph
 from app.builder.value_types import TensorType
 from app.views.canvas.bend_items import BendDots
 from app.views.canvas.bent import through
+from app.views.canvas.difference import moved as differing_edges
 from app.views.canvas.faces import Problems
+from app.views.canvas.far_item import FarItem
+from app.views.canvas.ground import Ground
 from app.views.canvas.node_item import NodeItem
-from app.views.canvas.routes import Route, route
+from app.views.canvas.routes import Route, route, runs_back
 from app.views.canvas.spatial import RectIndex
-from app.views.canvas.wire_item import ASSUMED, ERROR, NORMAL, WireItem
+from app.views.canvas.wire_item import ASSUMED, ERROR, NORMAL, REACH, WireItem
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
@@ -28,71 +30,104 @@ MANY = 64  # more changed places than this, and every wire is routed anew withou
 
 
 class Wiring:
-    """Makes, routes and labels wire items. `nodes` and `index` are the scene's; items hang under `layer`."""
+    """Makes, routes and labels wire items. `nodes` and `places` are the scene's.
+
+    The way of a wire that runs forward follows from the nodes alone. One that runs back keeps out of the lanes of the
+    forward ones and of those that run back and come before it in the order of the edges. So the ways do not depend on
+    what was edited before what.
+    """
 
     def __init__(
-        self,
-        scene: QGraphicsScene,
-        nodes: Mapping[str, NodeItem],
-        index: RectIndex,
-        layer: QGraphicsItem,
-        bends: BendDots,
+        self, nodes: Mapping[str, NodeItem], places: RectIndex[str], bends: BendDots, ground: Ground, far: FarItem
     ) -> None:
-        self._scene, self._nodes, self._index, self._layer, self._bends = scene, nodes, index, layer, bends
+        self._nodes, self._places, self._bends, self._ground, self._far = nodes, places, bends, ground, far
         self.items: dict[Edge, WireItem] = {}
-        self._lanes = RectIndex()
+        self.index: RectIndex[Edge] = RectIndex()  # by what is painted of each
+        self._graph = Graph()
+        self._areas: RectIndex[Edge] = RectIndex()  # by where a change can change its way
+        self._lanes: RectIndex[Edge] = RectIndex()
+        self._back: set[Edge] = set()
+        self._stirred: list[QRectF] = []  # lanes that came or went, of which those that run back have not heard
+        self._unsettled: set[tuple[str, int]] = set()  # outputs, the labels on whose wires may cover each other
+        self._widened = False
 
     def change(self, after: Graph) -> list[WireItem]:
-        """Bring the items in line with a graph; returns the new ones."""
-        wanted = set(after.edges)
-        for edge in [e for e in self.items if e not in wanted]:
-            item = self.items.pop(edge)
-            self._scene.removeItem(item)
-            self._scene.removeItem(item.chip)
-            self._lanes.remove(_key(edge))
-        new = []
-        for edge in after.edges:
-            if edge not in self.items:
-                self.items[edge] = item = WireItem(edge, self._way(edge))
-                item.setParentItem(self._layer)
-                item.chip.setParentItem(self._layer)
-                self._keep_lane(item)
-                new.append(item)
-        return new
+        """Bring the items in line with a graph; returns the new ones. `follow` has to come after it."""
+        gone, came = differing_edges(self._graph.edges, after.edges)
+        self._graph = after
+        for edge in gone:
+            self._remove(edge)
+        new = sorted(came, key=lambda edge: (self._runs_back(edge), edge))
+        made = [self._make(edge) for edge in new]
+        if gone or came:
+            for rank, edge in enumerate(after.edges):
+                self.items[edge].rank = rank
+        return made
+
+    def _make(self, edge: Edge) -> WireItem:
+        item = self.items[edge] = WireItem(edge, self._way(edge), self._ground, self.index)
+        self._far.add_wire(item)
+        self._keep(item)
+        return item
+
+    def _remove(self, edge: Edge) -> None:
+        item = self.items.pop(edge)
+        if edge in self._lanes:
+            self._stirred.append(self._lanes[edge])
+            self._lanes.remove(edge)
+        self._areas.remove(edge)
+        self._back.discard(edge)
+        self._unsettled.add((edge.source, edge.output))
+        self._far.remove(item)
+        item.remove()
 
     # --- Ways
 
     def follow(self, moved: set[str], swept: list[QRectF]) -> None:
-        """Route anew the wires of moved nodes, and those near whose way something came or went (`swept`).
-
-        Wires that run back come last, because they keep out of the lanes of the others.
-        """
-        back = []
-        lanes_moved = False
-        for item in self.items.values():
-            if item.way.backward:
-                back.append(item)
-            elif self._touched(item, moved, swept):
-                lane = item.way.lane
-                self._route(item)
-                lanes_moved = lanes_moved or lane != item.way.lane
-        for item in back:
-            if lanes_moved or self._touched(item, moved, swept):
-                self._route(item)
+        """Route anew the wires of moved nodes, and those near whose way something came or went (`swept`)."""
+        touched = self._touched(moved, swept)
+        back = {edge for edge in touched if self._runs_back(edge)}
+        for edge in touched - back:
+            self._route(self.items[edge])
+        waiting = sorted(back)
+        self._stir(waiting, back, None)
+        while waiting:
+            edge = heappop(waiting)
+            back.discard(edge)
+            self._route(self.items[edge])
+            self._stir(waiting, back, edge)
         self._settle_labels()
 
-    @staticmethod
-    def _touched(item: WireItem, moved: set[str], swept: list[QRectF]) -> bool:
-        if item.edge.source in moved or item.edge.target in moved or len(swept) > MANY:
-            return True
-        return any(item.way.area.intersects(area) for area in swept)
+    def _stir(self, waiting: list[Edge], queued: set[Edge], after: Edge | None) -> None:
+        """Queue the wires that run back, behind `after` in order, through whose area a lane came or went."""
+        stirred, self._stirred = self._stirred, []
+        if not stirred or not self._back:
+            return
+        for area in stirred:
+            for edge in self._areas.inside(area):
+                if edge in self._back and edge not in queued and (after is None or after < edge):
+                    queued.add(edge)
+                    waiting.append(edge)
+        heapify(waiting)
+
+    def _touched(self, moved: set[str], swept: list[QRectF]) -> set[Edge]:
+        if len(swept) > MANY:
+            return set(self.items)
+        found = set(self.of(moved))
+        for area in swept:
+            found.update(self._areas.inside(area))
+        return found
+
+    def of(self, nodes: Iterable[str]) -> Iterable[Edge]:
+        """The wires at some nodes, those between two of them twice."""
+        for node in nodes:
+            yield from self._graph.into(node)
+            yield from self._graph.out_of(node)
 
     def follow_drag(self, dragged: Iterable[str]) -> None:
         """Let the wires of nodes that are being dragged follow; the others wait until they are let go."""
-        held = set(dragged)
-        for edge, item in self.items.items():
-            if edge.source in held or edge.target in held:
-                self._route(item)
+        for edge in set(self.of(dragged)):
+            self._route(self.items[edge])
 
     def lead(self, wires: Iterable[Edge]) -> None:
         """Route anew the wires whose bends are others."""
@@ -100,54 +135,65 @@ class Wiring:
         for item in found:
             self._route(item)
         if found:
-            self._settle_labels()
+            self.follow(set(), [])
 
     def _route(self, item: WireItem) -> None:
         item.set_route(self._way(item.edge))
-        self._keep_lane(item)
+        self._keep(item)
 
-    def _keep_lane(self, item: WireItem) -> None:
-        if item.way.lane.isEmpty():
-            self._lanes.remove(_key(item.edge))
+    def _keep(self, item: WireItem) -> None:
+        """Remember what the way of a wire means to others."""
+        edge, way = item.edge, item.way
+        before = self._lanes[edge] if edge in self._lanes else None
+        if way.lane.isEmpty():
+            self._lanes.remove(edge)
         else:
-            self._lanes.put(_key(item.edge), item.way.lane)
+            self._lanes.put(edge, way.lane)
+        if before != (self._lanes[edge] if edge in self._lanes else None):
+            self._stirred += [lane for lane in (before, way.lane) if lane is not None and not lane.isEmpty()]
+        self._areas.put(edge, way.area)
+        if way.backward:
+            self._back.add(edge)
+        else:
+            self._back.discard(edge)
+        self._unsettled.add((edge.source, edge.output))
 
-    def _way(self, edge: Edge) -> Route:
+    def _ends(self, edge: Edge) -> tuple[QPointF, QPointF]:
         source, target = self._nodes[edge.source], self._nodes[edge.target]
         start = source.output_point(min(edge.output, len(source.geometry.outputs) - 1))
-        end = target.input_point(target.input_number(edge.port, edge.index))
+        return start, target.input_point(target.input_number(edge.port, edge.index))
+
+    def _runs_back(self, edge: Edge) -> bool:
+        return not self._bends.points(edge) and runs_back(*self._ends(edge))
+
+    def _way(self, edge: Edge) -> Route:
+        start, end = self._ends(edge)
         points = self._bends.points(edge)
         if points:
             return through(start, end, points)
-        own = _key(edge)
+        places, lanes, back = self._places, self._lanes, self._back
 
         def others(area: QRectF) -> list[QRectF]:
-            found = self._index.inside(area)
-            return [self._index[node] for node in found if node not in (edge.source, edge.target)]
+            return [places[node] for node in places.inside(area) if node not in (edge.source, edge.target)]
 
-        def lanes(area: QRectF) -> list[QRectF]:
-            return [self._lanes[key] for key in self._lanes.inside(area) if key != own]
+        def taken(area: QRectF) -> list[QRectF]:
+            return [lanes[wire] for wire in lanes.inside(area) if wire not in back or wire < edge]
 
-        return route(start, end, source.body, target.body, others, lanes)
+        return route(start, end, self._nodes[edge.source].body, self._nodes[edge.target].body, others, taken)
 
     def _settle_labels(self) -> None:
         """Where a wire rises over others from a port, the labels of the rest go under their wires.
 
         The wires of one output carry the same: of labels that would cover each other one is enough.
         """
-        fans: dict[tuple[str, int], list[WireItem]] = defaultdict(list)
-        for edge, item in self.items.items():
-            fans[edge.source, edge.output].append(item)
-        for fan in fans.values():
-            if len(fan) == 1:  # by far the most, and none that it could cover
-                fan[0].set_below(fan[0].way.past < 0 and not fan[0].way.past)
-                fan[0].set_crowded(False)
-                continue
-            rising = any(item.way.past < 0 for item in fan)
+        unsettled, self._unsettled = self._unsettled, set()
+        for source, output in unsettled:
+            fan = [self.items[edge] for edge in self._graph.out_of(source) if edge.output == output]
+            rising = len(fan) > 1 and any(item.way.past < 0 for item in fan)
             shown: list[QRectF] = []
             for item in fan:
                 item.set_below(rising and not item.way.past)
-                area = item.chip.sceneBoundingRect()
+                area = item.chip.extent
                 crowded = any(area.intersects(other) for other in shown)
                 item.set_crowded(crowded)
                 if not crowded:
@@ -155,11 +201,11 @@ class Wiring:
 
     # --- What is known
 
-    def label(self, analysis: Analysis | None, problems: Problems) -> None:
-        """Put shapes on the wires; what a newer drawing has and the analysis has not stays plain."""
+    def label(self, analysis: Analysis | None, problems: Problems, wires: Iterable[Edge]) -> None:
+        """Put shapes on some wires; what a newer drawing has and the analysis has not stays plain."""
         if analysis is None:
             return
-        for edge, item in self.items.items():
+        for edge in wires:
             value = analysis.values.get((edge.source, edge.output))
             wrong = problems.get(edge.target, ())
             state = NORMAL
@@ -167,11 +213,15 @@ class Wiring:
                 state = ERROR
             elif value is None and edge.source in analysis.graph.nodes:
                 state = ASSUMED
-            item.set_label(str(value) if value is not None else "", state)
+            if self.items[edge].set_label(str(value) if value is not None else "", state):
+                self._unsettled.add((edge.source, edge.output))
         self._settle_labels()
 
     def widen(self, analysis: Analysis | None) -> None:
         """Draw each wire as wide as the values that one sample puts on it; all plain without an analysis."""
+        if analysis is None and not self._widened:
+            return
+        self._widened = analysis is not None
         counts = self._counts(analysis)
         largest = max(counts.values(), default=1)
         for edge, item in self.items.items():
@@ -188,6 +238,20 @@ class Wiring:
         counts = {edge: value.per_sample() for edge, value in found.items() if isinstance(value, TensorType)}
         return {edge: count for edge, count in counts.items() if count}
 
+    # --- Questions
 
-def _key(edge: Edge) -> str:
-    return f"{edge.source}.{edge.output}>{edge.target}.{edge.port}.{edge.index}"
+    def at(self, point: QPointF) -> Edge | None:
+        """The wire at a point, of several the one that is painted last."""
+        near = self._shown_in(QRectF(point.x() - 1, point.y() - 1, 2, 2))
+        hits = [item for item in near if item.shape().contains(point)]
+        return max(hits, key=lambda item: (item.raised, item.rank)).edge if hits else None
+
+    def near(self, area: QRectF) -> Edge | None:
+        """The wire that runs through an area, the shortest if there are several."""
+        hits = [item for item in self._shown_in(area) if item.shape().intersects(area)]
+        return min(hits, key=lambda item: item.way.path.length()).edge if hits else None
+
+    def _shown_in(self, area: QRectF) -> list[WireItem]:
+        wide = area.adjusted(-REACH, -REACH, REACH, REACH)
+        found = (self.items[edge] for edge in self.index.inside(wide))
+        return [item for item in found if item.isVisible()]

@@ -1,0 +1,141 @@
+"""The drawing from near: what is in sight of it, in two items, one for the wires and one for what lies over them.
+
+Thousands of items of Qt's own would be asked for their bounds in every frame. Here the index tells what is in sight,
+and a node is put down as the picture that was made of it when it last changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QPaintEngine, QPainter, QTransform
+from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
+
+from app.views.canvas.geometry import EVERYWHERE, OUTLINE
+from app.views.canvas.node_item import NodeItem
+from app.views.canvas.painter import LEGIBLE
+from app.views.canvas.spatial import RectIndex
+from app.views.canvas.sprites import Sprites
+from app.views.canvas.wire_item import LABEL_HEIGHT, WireItem, paint_chip
+
+if TYPE_CHECKING:
+    from app.builder.graph import Edge
+
+LABELS = 1.0  # the layer of labels and nodes; bends lie between it and the wires
+
+
+class WiresItem(QGraphicsItem):
+    """Paints the wires in sight, selected ones last."""
+
+    def __init__(self, wires: Mapping[Edge, WireItem], index: RectIndex[Edge], layer: QGraphicsItem) -> None:
+        super().__init__(layer)
+        self._wires, self._index = wires, index
+        self.setFlag(QGraphicsItem.GraphicsItemFlag.ItemUsesExtendedStyleOption)
+        self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
+
+    def boundingRect(self) -> QRectF:
+        return EVERYWHERE
+
+    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        found = [self._wires[edge] for edge in self._index.inside(_exposed(option))]
+        found.sort(key=_order)
+        for wire in found:
+            if wire.isVisible():
+                wire.paint(painter)
+
+
+class NodesItem(QGraphicsItem):
+    """Paints the labels of wires and over them the nodes that are in sight, selected ones last."""
+
+    def __init__(
+        self,
+        nodes: Mapping[str, NodeItem],
+        index: RectIndex[str],
+        wires: Mapping[Edge, WireItem],
+        wire_index: RectIndex[Edge],
+        layer: QGraphicsItem,
+    ) -> None:
+        super().__init__(layer)
+        self._nodes, self._index = nodes, index
+        self._wires, self._wire_index = wires, wire_index
+        self._sprites = Sprites()
+        self.setZValue(LABELS)
+        self.setFlag(QGraphicsItem.GraphicsItemFlag.ItemUsesExtendedStyleOption)
+        self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
+
+    def forget(self) -> None:
+        """Fonts or colours are others: every picture is out of date."""
+        self._sprites.clear()
+        self.update()
+
+    def boundingRect(self) -> QRectF:
+        return EVERYWHERE
+
+    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+        area = _exposed(option)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        wires = [wire for edge in self._wire_index.inside(area) if (wire := self._wires[edge]).chip.visible]
+        wires.sort(key=_order)
+        nodes = [self._nodes[node] for node in self._index.inside(area.adjusted(-OUTLINE, -OUTLINE, OUTLINE, OUTLINE))]
+        nodes.sort(key=_order)
+        if _takes_pictures(painter):
+            self._put_down(painter, wires, nodes)
+        else:
+            _paint_out(painter, wires, nodes)
+
+    def _put_down(self, painter: QPainter, wires: list[WireItem], nodes: list[NodeItem]) -> None:
+        """Labels and nodes as pictures."""
+        view, ratio, sprites = painter.worldTransform(), painter.device().devicePixelRatio(), self._sprites
+        zoom = view.m11()
+        scale = (zoom, ratio)
+        painter.setWorldTransform(QTransform())
+        for wire in wires:
+            look, width = wire.chip.look, wire.chip.width
+            extent, paint = QRectF(-1, -1, width + 2, LABEL_HEIGHT + 2), partial(_paint_chip, look, width)
+            sprites.put_down(painter, view.map(wire.chip.place), look, scale, extent, zoom, ratio, paint)
+        for item in nodes:
+            at, stamp, paint = view.map(item.pos()), (item.version, *scale), partial(_paint_node, item, zoom)
+            sprites.put_down(painter, at, item.node, stamp, item.own_extent, zoom, ratio, paint)
+        painter.setWorldTransform(view)
+
+
+def _exposed(option: QStyleOptionGraphicsItem) -> QRectF:
+    return option.exposedRect  # type: ignore[attr-defined,no-any-return]
+
+
+def _order(item: NodeItem | WireItem) -> tuple[bool, int]:
+    return item.raised, item.rank
+
+
+def _takes_pictures(painter: QPainter) -> bool:
+    """Not where the painter turns or shears, nor where lines and letters are to stay what they are."""
+    view = painter.worldTransform()
+    return view.m12() == view.m21() == 0.0 and painter.paintEngine().type() == QPaintEngine.Type.Raster
+
+
+def _paint_chip(look: tuple[str, str, bool], width: float, painter: QPainter) -> None:
+    paint_chip(painter, look, width)
+
+
+def _paint_node(item: NodeItem, zoom: float, painter: QPainter) -> None:
+    item.paint(painter, zoom >= LEGIBLE)
+
+
+def _paint_out(painter: QPainter, wires: list[WireItem], nodes: list[NodeItem]) -> None:
+    """Labels and nodes as lines and letters."""
+    zoom = painter.worldTransform().m11()
+    for wire in wires:
+        _at(painter, wire.chip.place, partial(_paint_chip, wire.chip.look, wire.chip.width))
+    for item in nodes:
+        _at(painter, item.pos(), partial(_paint_node, item, zoom))
+
+
+def _at(painter: QPainter, place: QPointF, paint: partial[None]) -> None:
+    painter.save()
+    painter.translate(place)
+    paint(painter)
+    painter.restore()
