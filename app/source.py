@@ -22,11 +22,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class InputSpec:
-    """One argument of `forward`: `shape` is without the batch, `dtype` is torch's name for it ("float32")."""
+    """One argument of `forward`: `shape` is without the batch, `dtype` is torch's name for it ("float32").
+
+    Random samples lie between `low` and `high`, whole ones below `high`; None where nothing was said.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: str = "float32"
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True)

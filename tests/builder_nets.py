@@ -46,7 +46,8 @@ _SAMPLED: dict[tuple[int, ...], str] = {
     (4, 16): "Tensor.view torch.reshape",
     (5, 6): "torch.permute torch.transpose",
     (6, 6): "torch.matmul torch.bmm torch.einsum F.scaled_dot_product_attention",
-    (5,): "torch.cat torch.stack",
+    (5,): "torch.cat torch.stack tuple",
+    (4, 4): "torch.unbind torch.tril torch.triu",
 }
 SAMPLES = {key: shape for shape, keys in _SAMPLED.items() for key in keys.split()}
 
@@ -61,6 +62,7 @@ DTYPES: dict[tuple[str, str], DType] = {
     ("F.one_hot", "tensor"): INT64,
     ("F.one_hot", "input"): INT64,
     ("torch.gather", "index"): INT64,
+    ("torch.index_select", "index"): INT64,
     ("torch.where", "condition"): DType("bool"),
     ("torch.masked_fill", "mask"): DType("bool"),
 }
@@ -101,23 +103,46 @@ def chain(length: int, op: str = "nn.ReLU", **params: Any) -> Graph:
 
 
 def around(spec: OpSpec, params: Mapping[str, Any] | None = None) -> Graph:
-    """A net of one op: an input on every port that must have one, an output on every tensor that comes out."""
+    """A net of one op: an input on every port that must have one, an output on every tensor that comes out. A number
+    that comes out is added to a tensor first, a tuple's first item is taken."""
     needed = [port for port in spec.inputs if port.required]
     rows: list[Row] = [("input", f"in_{p.name}", _input(spec, p)) for p in needed]
     rows.append((spec.key, "it", params or {}))
     wires: list[tuple[Any, ...]] = [(f"in_{p.name}", "it", p.name) for p in needed]
     wires += [("in_tensors", "it", "tensors")] * SEVERAL.get(spec.key, 0)
+    if any(p.kind == "tuple" for p in needed):
+        rows.append(("tuple", "both", {}))
+        wires = [("in_input", "both", "items"), ("in_input", "both", "items"), ("both", "it", "input")]
     alone = net(rows, wires)
     for number, port in enumerate(catalog().of(alone, alone.nodes["it"]).outputs):
-        if port.kind == "tensor":
+        if needed and ("tensor" in port.kind or port.kind == "any"):
             rows.append(("output", f"out{number}", {}))
             wires.append(("it", f"out{number}", "input", number))
+        elif spec.key in LAST or not needed:
+            rows += LAST_ROWS[port.kind]
+            wires += LAST_WIRES[port.kind]
     return net(rows, wires)
+
+
+# What becomes of values that are no tensors.
+LAST = ("number", "Tensor.size", "Tensor.shape", "Tensor.dim", "Tensor.numel", "tuple", "torch.unbind")
+_ADDED: list[Row] = [("input", "beside", {"shape": (1,)}), ("operator.add", "sum", {}), ("output", "out", {})]
+_ADDING: list[tuple[Any, ...]] = [("beside", "sum"), ("it", "sum", "other"), ("sum", "out")]
+LAST_ROWS: dict[str, list[Row]] = {
+    **dict.fromkeys(("number", "tensor"), _ADDED),
+    "tuple": [("operator.getitem", "first", {"index": 0}), ("input", "beside", {"shape": (1,)}),
+              ("operator.mul", "product", {}), ("output", "out", {})],
+}  # fmt: skip
+LAST_WIRES: dict[str, list[tuple[Any, ...]]] = {
+    **dict.fromkeys(("number", "tensor"), _ADDING),
+    "tuple": [("it", "first"), ("first", "product"), ("beside", "product", "other"), ("product", "out")],
+}
 
 
 def _input(spec: OpSpec, port: Port) -> dict[str, Any]:
     dtype = DTYPES.get((spec.key, port.name))
-    return {"shape": sample(spec)} | ({"dtype": dtype} if dtype else {})
+    shape = () if (spec.key, port.name) == ("torch.index_select", "index") else sample(spec)
+    return {"shape": shape} | ({"dtype": dtype} if dtype else {})
 
 
 def sample(spec: OpSpec) -> tuple[int, ...]:

@@ -52,6 +52,7 @@ ARROWS = {
     "project_file": "project sheet_file builder data.config training.config",
     "sheet_file": "builder",
     "library": "project project_file builder",  # blocks that a person keeps are project files
+    "trust": "",  # hashes that a person said may run
     "project": "builder.graph builder.blocks builder.sheet data.config training.config",
     "builder": "",
     "builder.drawing": "drawing",
@@ -77,9 +78,9 @@ QT = {"PySide6", "shiboken6", "pyqtgraph", "pytestqt"}
 # imports these inside a function, so that the window stands before torch is loaded.
 TORCH_MODULES = """
     autograd builder.analysis builder.calls builder.class_args builder.class_code builder.codegen builder.call_code
-    builder.cost builder.explain builder.findings builder.introspect builder.shapes builder.step_problems
-    data.loaders data.preview data.readers data.splits data.transforms export telemetry training.checkpoint
-    training.choices training.devices training.loop training.metrics
+    builder.cost builder.custom_calls builder.explain builder.findings builder.introspect builder.shapes
+    builder.step_problems builder.variables data.loaders data.preview data.readers data.splits data.transforms
+    export telemetry training.checkpoint training.choices training.devices training.loop training.metrics
 """
 HEAVY = {"torch", "torchvision", "sklearn", "scipy", "safetensors"}
 

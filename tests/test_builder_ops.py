@@ -12,7 +12,7 @@ from app.builder import ops, shapes
 from app.builder.analysis import analyse
 from app.builder.catalog import SNAPSHOT, OpSpec, UnknownOp, catalog, dump, installed_torch, load
 from app.builder.introspect import documentation, read_catalog
-from app.builder.literals import AUTO, DType
+from app.builder.literals import AUTO, DType, Slice
 from app.builder.params import ParamError, check_node, check_param, format_param, parse_param, wants
 from app.project import Project
 from app.resources import path as resource_path
@@ -67,9 +67,10 @@ class TestEveryOp:
     def test_can_be_written_into_a_drawing_under_way(self, spec: OpSpec) -> None:
         analysis = analyse(net([(spec.key, "alone", {})]))
         ast.parse(analysis.source.text)
-        assert [p.message for p in analysis.errors if p.node] == [
-            f"Nothing arrives at {' and '.join(p.name for p in spec.inputs if p.required)} of alone"
-        ]
+        needed = " and ".join(p.name for p in spec.inputs if p.required)
+        assert [p.message for p in analysis.errors if p.node] == (
+            [f"Nothing arrives at {needed} of alone"] if needed else []
+        )
 
     def test_is_documented(self, spec: OpSpec) -> None:
         words = documentation(spec.key)
@@ -94,9 +95,15 @@ class TestEveryParameter:
         if param.default is not None or param.optional:
             found.append(param.default)
         found += [DType(c) for c in param.choices] if param.kind == "dtype" else list(param.choices)
-        found += {"int": [1, 2], "float": [0.5, 1.0], "bool": [True, False], "ints": [(1,) * (param.count or 3)]}.get(
-            param.kind, []
-        )
+        found += {
+            "int": [1, 2],
+            "float": [0.5, 1.0],
+            "bool": [True, False],
+            "ints": [(1,) * (param.count or 3)],
+            "number": [1, 0.5, True, -2],
+            "index": [0, -1, Slice(), (Slice(1, None), 0), (Ellipsis, Slice(None, 3)), (None, 0), (2,)],
+            "tensor": [1, (1, 2), (0.5,), ((1, 2), (3, 4)), (((True,),),)],
+        }.get(param.kind, [])
         return found
 
     def test_what_it_starts_with_and_its_default_are_allowed(self, spec, param) -> None:
@@ -119,6 +126,8 @@ class TestEveryParameter:
 
     def test_wrong_values_are_refused_with_words(self, spec, param) -> None:
         for value in WRONG:
+            if param.kind == "tensor" and value in ((1.5,), ((1,),)):
+                continue
             with pytest.raises(ParamError) as told:
                 check_param(param, value)
             assert str(told.value).startswith(param.name) and len(str(told.value)) < 300
@@ -211,9 +220,11 @@ def test_every_correction_is_of_an_op_and_an_argument_that_are_there() -> None:
         assert found[key].input(name), (key, name)
     for (key, _), (port, _) in ops.AUTO_RULES.items():
         assert found[key].input(port), (key, port)
+    for key, names in ops.OPERANDS.items():
+        assert all(found[key].operand(name) for name in names)
     by_op = (ops.SCHEMAS, ops.SIGNATURES, ops.OUTPUTS, ops.OUTPUTS_BY, ops.STEMS, ops.SUMMARIES, ops.LABELS, ops.MORE)
     assert {key for table in by_op for key in table} <= set(found)
-    assert {*ops.LENIENT, *ops.RANDOM, *ops.LITERALS_FIRST, *ops.WRITTEN, *ops.HIDDEN} - {"*"} <= set(found)
+    assert {*ops.LENIENT, *ops.LIKE, *ops.RANDOM, *ops.LITERALS_FIRST, *ops.WRITTEN, *ops.HIDDEN} - {"*"} <= set(found)
 
 
 def test_indices_of_pooling_lead_into_unpooling() -> None:

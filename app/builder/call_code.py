@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.builder import ops
-from app.builder.catalog import Port
-from app.builder.literals import AUTO, to_code
+from app.builder import custom, free_tensors, ops
+from app.builder.catalog import Param, Port
+from app.builder.literals import AUTO, index_code, slice_text, to_code
 from app.builder.plan import Ref, Step
 from app.builder.shapes import StepResult
 
 WIDTH = 100
-_SIGNS = {"operator.add": "+", "operator.sub": "-", "operator.mul": "*", "operator.truediv": "/"}
+_SIGNS = {
+    "operator.add": "+", "operator.sub": "-", "operator.mul": "*", "operator.truediv": "/", "operator.floordiv": "//",
+    "operator.mod": "%", "operator.pow": "**",
+}  # fmt: skip
+# Calls that take their sizes one by one rather than as a tuple.
+_SPREAD = {"Tensor.view": "size", "Tensor.expand": "size", "torch.zeros": "size", "torch.ones": "size"}
 # Shapes that people write as a number when they have one dimension.
 _NUMBER_FOR_ONE = {"normalized_shape", "dim"}
 _PLAIN_TEXT = re.compile(r"[\w,.>-]+")
@@ -32,71 +38,156 @@ class CallWriter:
     variables: Mapping[Ref, str]
     modules: Mapping[str, str]
     texts: Mapping[tuple[str, int, str], str] = field(default_factory=dict)
+    imported: Mapping[str, str] = field(default_factory=dict)  # what classes of files are called, by op
 
     def constructor(self, step: Step) -> str:
-        """What makes the module of a step."""
-        return step.spec.key
+        """What makes the module, the parameter or the buffer of a step."""
+        key = step.spec.key
+        return {"parameter": "nn.Parameter", "buffer": "nn.Buffer"}.get(step.spec.kind, self.imported.get(key, key))
 
     def arguments(self, step: Step, call: bool, number: int = 0) -> list[str]:
         """Literals: required ones by position, the rest by name where they differ from the default.
 
-        `number` counts the repetitions of a repeated node.
+        `number` counts the repetitions of a repeated node. What a wire gives stands in the place of the literal.
         """
-        result = self.results[step.id]
-        resolved = result.turns[min(number, len(result.turns) - 1)].resolved if result.turns else result.resolved
+        if step.spec.kind in ("parameter", "buffer"):
+            return [] if call else self._free_tensor(step)
         written = []
         for param in step.spec.params:
-            if param.call != call:
+            if param.call != call or param.name in step.spec.input_names:
                 continue
-            value = resolved.get(param.name, AUTO if param.auto else param.default)
-            if (step.id, number, param.name) in self.texts:
-                text = self.texts[step.id, number, param.name]
-            elif param.required and param.name not in resolved:
-                text = "..."
-            elif param.required or param.auto or value != param.default or (param.positional and param.name == "p"):
-                text = _literal(param.name, value)
-            else:
-                continue
-            written.append(text if param.positional else f"{param.name}={text}")
+            text = self._param_text(step, param, number)
+            if text is not None:
+                written.append(text if param.positional else f"{param.name}={text}")
         return written
+
+    def _param_text(self, step: Step, param: Param, number: int = 0) -> str | None:
+        """A parameter as source, None where it is at its default and need not be said."""
+        result = self.results[step.id]
+        resolved = result.turns[min(number, len(result.turns) - 1)].resolved if result.turns else result.resolved
+        wires = self._wires(step, param.name)
+        if param.name in wires:
+            return wires[param.name]
+        value = resolved.get(param.name, AUTO if param.auto else param.default)
+        if (step.id, number, param.name) in self.texts:
+            text = self.texts[step.id, number, param.name]
+        elif param.required and param.name not in resolved:
+            return "..."
+        elif wires or param.required or param.auto or _differs(value, param):
+            text = index_code(value) if param.kind == "index" else _literal(param.name, value)
+        else:
+            return None
+        return _with_parts(param, text, wires) if wires else text
+
+    def literal(self, step: Step) -> str:
+        """A number that was typed."""
+        return self._param_text(step, step.spec.params[0]) or "..."
+
+    def _wires(self, step: Step, param: str) -> dict[str, str]:
+        """What wires give a parameter or its parts, by name of the port."""
+        ports = [port for port in step.spec.inputs if port.wired and port.param == param and port.name in step.args]
+        return {port.name: self._variables_at(step, port)[0] for port in ports}
+
+    def _free_tensor(self, step: Step) -> list[str]:
+        """The arguments of `nn.Parameter` or `nn.Buffer`."""
+        resolved = self.results[step.id].resolved
+        texts = {name: text for (node, number, name), text in self.texts.items() if node == step.id and number == 0}
+        flags = [p.name for p in step.spec.params if p.kind == "bool" and resolved.get(p.name, p.default) != p.default]
+        value = free_tensors.expression(step.spec.key, resolved, texts)
+        return [value, *(f"{name}={resolved[name]}" for name in flags)]
 
     def call(self, step: Step, column: int) -> str:
         """The call, from `column` on."""
         spec = step.spec
-        taken = [self.argument(step, port) for port in spec.inputs]
-        if spec.key in _SIGNS:
-            return f"{taken[0]} {_SIGNS[spec.key]} {taken[1]}"
+        ports = [port for port in spec.inputs if not port.wired]
+        taken = [self.argument(step, port) for port in ports]
+        if spec.kind == "operator":
+            return self._operator(step, taken, column)
         text = self._function_call(step, taken, column)
         if any(len(line) + column > WIDTH for line in text.split("\n")):
             inner = " " * 12
-            lists = [wrapped(f"{inner}[", self._variables_at(step, port), "]")[12:] for port in spec.inputs]
-            taken = [lists[i] if port.variadic else taken[i] for i, port in enumerate(spec.inputs)]
+            lists = [wrapped(f"{inner}[", self._variables_at(step, port), "]")[12:] for port in ports]
+            taken = [lists[i] if port.variadic else taken[i] for i, port in enumerate(ports)]
             text = self._function_call(step, taken, column)
         return text
 
+    def _operator(self, step: Step, taken: list[str], column: int) -> str:
+        """What Python has signs for."""
+        key = step.spec.key
+        if key in _SIGNS:
+            left = f"({taken[0]})" if key == "operator.pow" and taken[0].startswith("-") else taken[0]
+            return f"{left} {_SIGNS[key]} {taken[1]}"
+        if key == "operator.neg":
+            return f"-{taken[0]}"
+        if key == "operator.getitem":
+            index = self._param_text(step, step.spec.params[0])
+            return f"{taken[0]}[{index}]"
+        if key == "Tensor.shape":
+            return f"{taken[0]}.shape"
+        if key == "tuple":
+            items = self._variables_at(step, step.spec.inputs[0]) or ["..."]
+            return wrapped("(", items, ",)" if len(items) == 1 else ")", before=column)
+        return taken[0]  # a tuple is taken apart by what stands before the sign
+
     def _function_call(self, step: Step, taken: list[str], column: int) -> str:
         spec = step.spec
+        if custom.is_function(spec):
+            return wrapped(f"{self.imported.get(spec.key, spec.label)}.apply(", self._row(step), ")", before=column)
         given = _given(step, taken)
-        literals = [] if spec.kind == "block" else self.arguments(step, call=spec.kind == "module")
+        literals = [] if spec.kind == "block" else self._literals(step)
         if spec.kind == "method":
-            size = self.results[step.id].resolved.get("size")
-            literals = list(map(to_code, size)) if isinstance(size, tuple) else literals
-            function, arguments = f"{given[0]}.{spec.label}", literals
+            function, arguments = f"{given[0]}.{spec.label}", [*given[1:], *literals]
         elif spec.kind in ("module", "block"):
             function, arguments = f"self.{self.modules[step.id]}", [*given, *literals]
         else:
             more = [ops.WRITTEN[spec.key]] if spec.key in ops.WRITTEN else []
-            first, then = (literals, given) if spec.key in ops.LITERALS_FIRST else (given, literals)
+            behind = spec.key in ops.LITERALS_FIRST or spec.key in ops.LIKE
+            first, then = (literals, given) if behind else (given, literals)
             function, arguments = spec.key, [*first, *then, *more]
         return wrapped(f"{function}(", arguments, ")", before=column)
 
+    def _row(self, step: Step) -> list[str]:
+        """The arguments of a `Function`, all of them by position."""
+        layer = custom.class_of(step.spec)
+        assert layer is not None
+        given = {param.name: text for param in layer.params if (text := self._param_text(step, param)) is not None}
+        ports = (port for port in layer.inputs if port.required or port.name in step.args)
+        given |= {port.name: self.argument(step, port) for port in ports}
+        return custom.row(layer, given, lambda param: _literal(param.name, param.default), "None")
+
+    def _literals(self, step: Step) -> list[str]:
+        """The literals of a call, with sizes written one by one where people do so."""
+        literals = self.arguments(step, call=step.spec.kind == "module")
+        if step.spec.key == "torch.arange":
+            return self._range(step)
+        param = step.spec.param(_SPREAD.get(step.spec.key, ""))
+        text = self._param_text(step, param) if param else None
+        if param is None or text is None:
+            return literals
+        sizes = _items(text)
+        if sizes is None:  # a variable
+            return [text, *literals[1:]]
+        return [*sizes, *literals[1:]] if sizes else ["()", *literals[1:]]
+
+    def _range(self, step: Step) -> list[str]:
+        """`arange(end)`, and what it starts from before the end."""
+        texts = {param.name: self._param_text(step, param) for param in step.spec.params}
+        first = [texts["start"] or "0"] if texts["start"] or texts["step"] else []
+        more = [f"dtype={texts['dtype']}"] if texts["dtype"] else []
+        return [*first, texts["end"] or "...", *([texts["step"]] if texts["step"] else []), *more]
+
     def argument(self, step: Step, port: Port) -> str:
+        """What is given to a port: variables, or the literal that stands in for them."""
         variables = self._variables_at(step, port)
+        param = step.spec.operand(port.name)
+        if not variables and param is not None and not port.required:
+            return self._param_text(step, param) or "..."
         if step.spec.key in ops.LITERALS_FIRST:
             return ", ".join(variables) or "..."
         if port.variadic:
             return f"[{', '.join(variables)}]"
-        return variables[0] if variables else "..."
+        text = variables[0] if variables else "..."
+        return f"{text}.device" if step.spec.key in ops.LIKE and port.name == "like" else text
 
     def _variables_at(self, step: Step, port: Port) -> list[str]:
         return [self.variables.get(ref, "...") for ref in step.args.get(port.name, ())]
@@ -132,14 +223,56 @@ def _literal(param: str, value: Any) -> str:
     return to_code(value)
 
 
+def _differs(value: Any, param: Param) -> bool:
+    """Whether a value is to be said: it is another than the default, as 1 is than True."""
+    if param.positional and param.name == "p":  # of dropout, which nobody knows by heart
+        return True
+    return bool(value != param.default or (param.kind == "number" and type(value) is not type(param.default)))
+
+
+def _items(text: str) -> list[str] | None:
+    """The items of a tuple as source, None for anything else."""
+    tree = ast.parse(text, mode="eval").body
+    return [ast.unparse(item) for item in tree.elts] if isinstance(tree, ast.Tuple) else None
+
+
+def _with_parts(param: Param, text: str, wires: Mapping[str, str]) -> str:
+    """A tuple, or what stands between brackets, with variables in the places that wires give.
+
+    >>> _with_parts(Param("index", "index"), ":, 1:3, 0", {"index[1].stop": "n", "index[2]": "i"})
+    ':, 1:n, i'
+    """
+    place = ast.parse(f"_[{text}]", mode="eval").body
+    assert isinstance(place, ast.Subscript)
+    tree = place.slice
+    if not isinstance(tree, ast.Tuple):
+        return _with_part(tree, param.name, wires)
+    items = [_with_part(item, f"{param.name}[{i}]", wires) for i, item in enumerate(tree.elts)]
+    inner = ", ".join(items) + ("," if len(items) == 1 else "")
+    return inner if param.kind == "index" else f"({inner})"
+
+
+def _with_part(tree: ast.expr, name: str, wires: Mapping[str, str]) -> str:
+    if not isinstance(tree, ast.Slice):
+        return wires.get(name) or ast.unparse(tree)
+    parts = {"start": tree.lower, "stop": tree.upper, "step": tree.step}
+    return slice_text(*(wires.get(f"{name}.{key}") or (ast.unparse(part) if part is not None else "")
+                        for key, part in parts.items()))  # fmt: skip
+
+
 def _given(step: Step, taken: list[str]) -> list[str]:
     """Wired arguments: required ones by position, and so a single optional one behind them; others by name."""
-    optional = [port for port in step.spec.inputs if not port.required]
+    ports = [port for port in step.spec.inputs if not port.wired]
+    optional = [port for port in ports if not port.required]
     given = []
-    for port, text in zip(step.spec.inputs, taken, strict=True):
-        if port.named:
+    for port, text in zip(ports, taken, strict=True):
+        if step.spec.key in ops.LIKE:
+            given.append(f"device={text}")
+        elif port.named and not (port.required or port.name in step.args):
+            continue
+        elif port.named:
             given.append(f"{port.name}={text}")
-        elif port.required or (len(optional) == 1 and port.name in step.args):
+        elif port.required or step.spec.operand(port.name) or (len(optional) == 1 and port.name in step.args):
             given.append(text)
         elif port.name in step.args:
             given.append(f"{port.name}={text}")

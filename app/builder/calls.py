@@ -1,7 +1,6 @@
 """One call of the catalog run on meta tensors: torch's own rules, no memory.
 
-Each call runs with two batch sizes; a dimension that differs depends on N. Both are primes that no layer has as a size,
-so that the batch is not taken for channels, nor a batch of one size for one of any.
+Each call runs with two batch sizes; a dimension, or a number, that differs depends on N.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from typing import Any
 
 import torch
 
-from app.builder import ops
-from app.builder.catalog import OpSpec
+from app.builder import custom, custom_calls, free_tensors, ops
+from app.builder.catalog import OpSpec, Port
 from app.builder.introspect import find
-from app.builder.literals import DType
-from app.builder.value_types import Dim, Size, TensorType, TupleType, ValueType, sizes_at
+from app.builder.literals import DType, Slice
+from app.builder.value_types import BATCHES, Dim, NumberType, Size, TensorType, TupleType, ValueType, sizes_at
 from app.frozen import FrozenMap
+from app.layer_files import LayerFile, failure, told
 
-BATCHES = (1009, 2017)
 # Real tensors, tried for torch's words alone, have a batch as people use it.
 REAL_BATCH = 64
 PROBE_BATCH = 7
@@ -61,16 +60,23 @@ def run(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[
     if spec.kind == "input":
         shape = tuple(params["shape"])
         return Ran((TensorType((Dim(1), *shape), params.get("dtype", DType("float32")).name),))
+    if spec.kind == "number":
+        return Ran((NumberType.of(params["value"], params["value"]),))
+    if spec.kind in ("parameter", "buffer"):
+        return _free_tensor(spec, params)
     try:
         outcome = _ran(spec, params, inputs, BATCHES)
-    except Exception as error:  # whatever torch raises is the answer
-        for batch in _own_batches(spec, params):
+    except (Exception, SystemExit) as error:  # whatever torch raises is the answer
+        if own := custom.file_of(spec):
+            return _for_real(spec, params, inputs, own)
+        for batch in _own_batches(spec, params, inputs):
             try:
                 return _ran(spec, params, inputs, (batch, batch))
             except Exception:  # not this one either; what there is to say is why it fails with any batch
                 continue
         return Failed(_words(error), _real_words(spec, params, inputs, REAL_BATCH))
     other = any(dtype != "float32" for values in inputs.values() for value in values for dtype in _dtypes(value))
+    other = other or (spec.kind == "module" and params.get("dtype") is not None)
     large = sum(_values(value, PROBE_BATCH) for value in outcome.outputs) > _LARGEST_REAL_OUTPUT
     if (other or spec.key in ops.LENIENT) and not large:
         # Meta tensors pass where dtypes do not agree, in `nn.Linear` for one.
@@ -80,9 +86,38 @@ def run(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[
     return outcome
 
 
+def _for_real(
+    spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[ValueType, ...]], file: LayerFile
+) -> Ran | Failed:
+    """A class of a person's own that fails on meta tensors, on small real ones; its words have the line of the file."""
+    try:
+        call = Call.of(spec, params)
+        if isinstance(call.target, torch.nn.Module):
+            call.target.eval()
+        size = sum(_values(value, custom_calls.BATCHES[1]) for group in inputs.values() for value in group)
+        pair = custom_calls.run_small(lambda batch: call(inputs, batch, "cpu"), size)
+        first, second = (custom_calls.grown(*pair, batch) for batch in BATCHES)
+        return Ran(_outputs(spec, params, first, second), call.parameters)
+    except (Exception, SystemExit) as error:  # whatever the class raises is the answer
+        return Failed(failure(file) or told(error, file))
+
+
+def _free_tensor(spec: OpSpec, params: FrozenMap[str, Any]) -> Ran | Failed:
+    """A parameter or a buffer: nothing arrives, so nothing in it depends on N."""
+    try:
+        tensor = free_tensors.made(spec.key, params)
+        if spec.kind == "parameter" and params.get("requires_grad", True):
+            tensor = torch.nn.Parameter(tensor)
+    except Exception as error:  # whatever torch raises is the answer
+        return Failed(_words(error), _words(error))
+    return Ran((_type(tensor, tensor),), tensor.numel() if spec.kind == "parameter" else 0)
+
+
 def _dtypes(value: ValueType) -> tuple[str, ...]:
     if isinstance(value, TensorType):
         return (value.dtype,)
+    if isinstance(value, NumberType):
+        return ()
     return tuple(dtype for item in value.items for dtype in _dtypes(item))
 
 
@@ -95,6 +130,8 @@ def _ran(
         call = Call.of(spec, params)
         if isinstance(stack := call.target, torch.nn.Transformer):  # one layer gives the shape that all give
             stack.encoder.layers, stack.decoder.layers = stack.encoder.layers[:1], stack.decoder.layers[:1]
+        if isinstance(call.target, torch.nn.modules.batchnorm._BatchNorm):  # the same shapes in half the time
+            call.target.eval()
         first, second = (call(taken, batch, "meta") for batch in batches)
     fixed = batches[0] if batches[0] == batches[1] else 0
     return Ran(restore(_outputs(spec, params, first, second)), call.parameters, fixed)
@@ -133,9 +170,10 @@ def _with_size(value: ValueType, place: int, size: Size) -> TensorType:
     return replace(value, shape=(*value.shape[:place], size, *value.shape[place + 1 :]), strides=None)
 
 
-def _own_batches(spec: OpSpec, params: FrozenMap[str, Any]) -> tuple[int, ...]:
+def _own_batches(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any]) -> tuple[int, ...]:
     """The batch size that a person wrote into the call: the first size of a view."""
-    sizes = params.get(_LEADING_SIZE.get(spec.key, ""))
+    name = _LEADING_SIZE.get(spec.key, "")
+    sizes = params.get(name) if name not in inputs and f"{name}[0]" not in inputs else None
     return sizes[:1] if isinstance(sizes, tuple) and sizes and 0 < sizes[0] <= 2**16 else ()
 
 
@@ -161,29 +199,72 @@ class Call:
         return cls(spec, module, at_call, sum(parameter.numel() for parameter in module.parameters()))
 
     def __call__(self, inputs: FrozenMap[str, tuple[ValueType, ...]], batch: int, device: str) -> Any:
-        """Run it with tensors of the types that arrive."""
-        first: list[Any] = []
-        named: dict[str, Any] = {}
+        """Run it with values of the types that arrive."""
+        literals, given = dict(self.literals), dict[str, Any]()
         for port in self.spec.inputs:
             if port.name in inputs:
                 made = [_tensor(value, batch, device) for value in inputs[port.name]]
-                given = made if port.variadic else made[0]
-                if port.required and not port.named:
-                    first.append(given)
+                if port.wired:
+                    literals[port.param] = with_part(literals.get(port.param), port, made[0])
                 else:
-                    named[port.name] = given
+                    given[port.name] = made if port.variadic else made[0]
+                    literals.pop(port.name, None)  # what stands in for a wire
+        if self.spec.key in ops.LIKE:
+            literals["device"] = given.pop("like").device
+        if self.spec.kind == "operator":
+            return self.target(*self._in_order(given, literals))
+        own = [port for port in self.spec.inputs if port.name in given]
+        first = [given[port.name] for port in own if port.required and not port.named]
+        named = {port.name: given[port.name] for port in own if not port.required or port.named}
         if self.spec.key in ops.LITERALS_FIRST:
-            return self.target(*self.literals.values(), *first)
-        return self.target(*first, **named, **self.literals)
+            return self.target(*literals.values(), *first)
+        return self.target(*first, **named, **literals)
+
+    def _in_order(self, given: dict[str, Any], literals: dict[str, Any]) -> list[Any]:
+        """Operators know no names: what arrives, or stands in for it, and behind it the other literals."""
+        ordered = []
+        for port in self.spec.inputs:
+            if port.name in given or port.name in literals:
+                ordered.append(given[port.name] if port.name in given else literals[port.name])
+        rest = [param.name for param in self.spec.params if param.name not in self.spec.input_names]
+        return [*ordered, *(literals[name] for name in rest if name in literals)]
+
+
+def with_part(literal: Any, port: Port, value: Any) -> Any:
+    """A literal with what a wire gives in the place that the port names. Raises ValueError if it has no such place."""
+    place = port.name.removeprefix(port.param)
+    if not place:
+        return value
+    item, _, part = place.partition(".")
+    number = int(item.strip("[]")) if item else None
+    whole = literal
+    if number is not None:
+        if not isinstance(literal, tuple) or number >= len(literal):
+            raise ValueError(f"{port.param} has no element {number}, and a wire gives it")
+        whole = literal[number]
+    if part:
+        if not isinstance(whole, slice):
+            raise ValueError(f"{port.name.rpartition('.')[0]} is no slice, and a wire gives its {part}")
+        parts = {"start": whole.start, "stop": whole.stop, "step": whole.step, part: value}
+        value = slice(*parts.values())
+    if number is None:
+        return value
+    return (*literal[:number], value, *literal[number + 1 :])
 
 
 def _torch_value(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_torch_value, value))
+    if isinstance(value, Slice):
+        return slice(*value.parts)
     return getattr(torch, value.name) if isinstance(value, DType) else value
 
 
 def _tensor(value: ValueType, batch: int, device: str) -> Any:
     if isinstance(value, TupleType):
         return tuple(_tensor(item, batch, device) for item in value.items)
+    if isinstance(value, NumberType):
+        return value.at(batch)
     dtype = getattr(torch, value.dtype)
     if value.strides is None:
         return torch.zeros(value.at(batch), dtype=dtype, device=device)
@@ -202,6 +283,10 @@ def _outputs(spec: OpSpec, params: FrozenMap[str, Any], first: Any, second: Any)
 def _type(first: Any, second: Any) -> ValueType:
     if isinstance(first, tuple | list):
         return TupleType(tuple(_type(a, b) for a, b in zip(first, second, strict=True)))
+    if isinstance(first, int | float):
+        if type(first) is not type(second):
+            raise ValueError(f"a number that is {first!r} with one batch size and {second!r} with another")
+        return NumberType.of(first, second)
     sizes = tuple(_size(a, b) for a, b in zip(first.shape, second.shape, strict=True))
     strides = None
     if not (first.is_contiguous() and second.is_contiguous()):
@@ -221,7 +306,7 @@ def _size(first: int, second: int) -> int | Dim:
     return Dim(scale, offset)
 
 
-def _words(error: Exception) -> str:
+def _words(error: BaseException) -> str:
     return str(error).partition("\n")[0].strip() or type(error).__name__
 
 
@@ -265,4 +350,6 @@ def _values(value: ValueType, batch: int) -> int:
     """How many numbers the value holds."""
     if isinstance(value, TensorType):
         return math.prod(value.at(batch))
+    if isinstance(value, NumberType):
+        return 1
     return sum(_values(item, batch) for item in value.items)

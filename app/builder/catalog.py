@@ -6,6 +6,7 @@ before torch is loaded. With another torch than the one the snapshot was read fr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -24,6 +25,13 @@ if TYPE_CHECKING:
 
 SNAPSHOT = "catalog.json"
 
+# What a wire may carry into a parameter of a kind.
+_WIRED_KINDS = {
+    "int": "number", "float": "number", "bool": "number", "number": "number", "ints": "number or tuple",
+    "index": "tensor or number",
+}  # fmt: skip
+_PART = re.compile(r"(?P<param>[A-Za-z_]\w*)(?P<item>\[\d{1,2}\])?(?P<part>\.(?:start|stop|step))?")
+
 
 class UnknownOp(KeyError):
     """An op that this catalog does not have."""
@@ -34,9 +42,11 @@ class UnknownOp(KeyError):
 
 @dataclass(frozen=True)
 class Port:
-    """Where a wire ends. `kind` is "tensor", "number" or "tuple"; a variadic port takes an ordered list of wires.
+    """Where a wire ends. `kind` is "tensor", "number", "tuple", several of them ("tensor or number") or "any"; a
+    variadic port takes an ordered list of wires.
 
-    What arrives at a `named` port is written with its name.
+    What arrives at a `named` port is written with its name. A `wired` port is a parameter, `dim`, or a part of one,
+    `size[0]`, `index[1].stop`, that a wire gives instead of a literal.
     """
 
     name: str
@@ -44,14 +54,22 @@ class Port:
     required: bool = True
     variadic: bool = False
     named: bool = False
+    wired: bool = False
+
+    @property
+    def param(self) -> str:
+        """The parameter that a wired port gives, or a part of."""
+        return re.split(r"[.[]", self.name, maxsplit=1)[0] if self.wired else ""
 
 
 @dataclass(frozen=True)
 class Param:
     """One argument of a constructor or of a call.
 
-    `kind` is "int", "float", "bool", "str", "choice", "ints" (a number, or `count` of them, any count if 0), "dtype"
-    or "equation" (of `einsum`).
+    `kind` is "int", "float", "bool", "str", "choice", "ints" (a number, or `count` of them, any count if 0), "dtype",
+    "equation" (of `einsum`), "number" (whole or not, or a truth value), "index" (what stands between brackets),
+    "tensor" (numbers in tuples) or "value" (a number, a text, a truth value, or a tuple of them). A parameter that
+    bears the name of a port is what that port has without a wire.
     `choices` are the words that are allowed (beside numbers, for "ints"). `start` is what a new node gets where the
     signature has no default. `call` marks arguments of `forward` rather than of the constructor. `positional`
     arguments are written without their name.
@@ -104,6 +122,43 @@ class OpSpec:
     def input(self, name: str) -> Port | None:
         return next((port for port in self.inputs if port.name == name), None)
 
+    @cached_property
+    def input_names(self) -> frozenset[str]:
+        return frozenset(port.name for port in self.inputs)
+
+    def operand(self, port: str) -> Param | None:
+        """The parameter that stands in for an unconnected port: `other` of `x * 0.5`."""
+        return self._params.get(port) if port in self.input_names else None
+
+    def wirable(self, name: str) -> Port | None:
+        """The port that gives a parameter, or a part of one, from a wire; None if it can only be typed.
+
+        What decides weights or how many outputs there are, words and dtypes are typed.
+        """
+        if name in self.input_names or not (found := _PART.fullmatch(name)):
+            return None
+        param = self._params.get(found["param"])
+        if param is None or param.name == self.outputs_by or param.name not in self._given_at_the_call:
+            return None
+        if name != param.name:  # a part of it
+            whole = param.kind == "index" or (param.kind == "ints" and found["part"] is None)
+            return Port(name, "number", required=False, named=True, wired=True) if whole else None
+        kind = _WIRED_KINDS.get(param.kind)
+        if param.kind == "ints" and param.count == 0 and param.required:
+            kind = "tuple"
+        return Port(name, kind, required=False, named=True, wired=True) if kind else None
+
+    @cached_property
+    def exact(self) -> bool:
+        """Whether 1, 1.0 and True, which are equal, give it different types."""
+        return any(param.kind in ("number", "tensor") for param in self.params)
+
+    @cached_property
+    def _given_at_the_call(self) -> frozenset[str]:
+        if self.kind in ("function", "method", "operator"):
+            return frozenset(self._params)
+        return frozenset(param.name for param in self.params if param.call and self.kind == "module")
+
     def starting_params(self) -> FrozenMap[str, Any]:
         """What a new node is given so that it can run: values for arguments without a default."""
         return FrozenMap({p.name: p.start for p in self.params if p.start is not None})
@@ -149,6 +204,16 @@ class Catalog(Mapping[str, OpSpec]):
         """This catalog and further specs; one of the same key takes the place of the old."""
         return Catalog((*self._specs.values(), *specs), self.torch_version)
 
+    def _with_wires(self, spec: OpSpec, graph: Graph, node: Node) -> OpSpec:
+        """The spec with a port for every parameter that a wire gives; one that a literal stands in for may be bare."""
+        names = dict.fromkeys(edge.port for edge in graph.into(node.id) if edge.port not in spec.input_names)
+        more = tuple(port for name in names if (port := spec.wirable(name)))
+        typed = {name for name in spec.input_names if spec.operand(name) and node.params.get(name) is not None}
+        if not more and not typed:
+            return spec
+        own = tuple(replace(port, required=False) if port.name in typed else port for port in spec.inputs)
+        return replace(spec, inputs=(*own, *more))
+
     def _with_outputs(self, spec: OpSpec, graph: Graph, node: Node) -> OpSpec:
         """The spec with the outputs that the node's parameters ask for, and those that wires still hang on."""
         if not spec.outputs_by:
@@ -160,7 +225,7 @@ class Catalog(Mapping[str, OpSpec]):
     def of(self, graph: Graph, node: Node) -> OpSpec:
         """The spec of a node; for an unknown op a placeholder with the ports that its wires use."""
         if node.op in self._specs:
-            return self._with_outputs(self._specs[node.op], graph, node)
+            return self._with_outputs(self._with_wires(self._specs[node.op], graph, node), graph, node)
         ports = tuple(dict.fromkeys(edge.port for edge in graph.into(node.id)))
         outputs = max((edge.output + 1 for edge in graph.out_of(node.id)), default=1)
         return OpSpec(

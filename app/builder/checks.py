@@ -16,7 +16,7 @@ from app.builder.graph import Edge, Graph, Node
 from app.builder.literals import AUTO
 from app.builder.plan import Ref, passed_by
 from app.builder.problems import Cure, InsertBefore, Problem, SetParam, TakeOut, apply_cure
-from app.builder.value_types import Dim, TensorType, TupleType, ValueType
+from app.builder.value_types import Dim, NumberType, TensorType, TupleType, ValueType
 from app.frozen import FrozenMap
 
 if TYPE_CHECKING:
@@ -317,6 +317,8 @@ def _cut_gradients(net: Net) -> Iterator[Problem]:
 def _has_gradient(value: ValueType | None) -> bool:
     if isinstance(value, TupleType):
         return any(_has_gradient(item) for item in value.items)
+    if isinstance(value, NumberType):
+        return False
     return value is None or value.dtype.startswith(("float", "bfloat", "complex"))
 
 

@@ -49,6 +49,7 @@ class BlockClass:
     arguments: list[Argument] = field(default_factory=list)
     texts: dict[tuple[str, int, str], str] = field(default_factory=dict)
     stored: set[str] = field(default_factory=set)
+    imported: Mapping[str, str] = field(default_factory=dict)  # what the classes of files are called, by op
     _renamed: dict[str, str] = field(default_factory=dict)
 
     @property

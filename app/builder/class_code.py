@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,16 +13,8 @@ from app.builder.literals import to_code
 from app.builder.names import Names, module_attributes, reserved_variables
 from app.builder.plan import Ref, Step
 from app.builder.shapes import Inside
-from app.builder.value_types import TensorType
-
-_LETTERS = ("x", "y", "z", "u", "v", "w")
-_OUTPUT_NAMES = {
-    "(h_n, c_n)": "state",
-    "h_n": "h_n",
-    "c_1": "c",
-    "attn_output_weights": "attn_weights",
-    "indices": "indices",
-}
+from app.builder.value_types import NumberType, TensorType
+from app.builder.variables import in_place, variables
 
 
 @dataclass(frozen=True)
@@ -41,12 +32,13 @@ class ClassWriter:
         self.made, self.classes = made, classes
         self.steps, self.results = made.steps, made.results
         self.modules = self._module_names()
-        names = Names(reserved_variables() | {"N"})
+        names = Names(reserved_variables() | {"N", *made.imported.values()})
         self.inputs = self._input_names(names)
         self.outputs = self._output_names()
         owned = {Ref(step.id, 0): f"self.{self.modules[step.id]}" for step in self.steps if step.spec.kind in VALUES}
-        self.variables = _variables(self.steps, self.inputs, names, owned)
-        self.calls = CallWriter(self.results, self.variables, self.modules, made.texts)
+        self.inline = in_place(self.steps)
+        self.variables = variables(self.steps, self.results, self.inputs, names, owned, self._in_place)
+        self.calls = CallWriter(self.results, self.variables, self.modules, made.texts, made.imported)
 
     def write(self) -> list[Line]:
         """The lines of the class."""
@@ -61,6 +53,11 @@ class ClassWriter:
             *body,
             self._return(),
         ]
+
+    def _in_place(self, step: Step, known: Mapping[Ref, str]) -> str:
+        """What is written where it is used: a number, or the size of a variable."""
+        writer = CallWriter(self.results, known, self.modules, self.made.texts)
+        return writer.literal(step) if step.spec.kind == "number" else writer.call(step, 0)
 
     # --- Names
 
@@ -113,6 +110,8 @@ class ClassWriter:
         if None in values:
             return "of unknown shape"
         value = values[0]
+        if isinstance(value, NumberType):
+            return "a number"
         if not isinstance(value, TensorType):
             return "a tuple"
         shape = self._shape_text(values)
@@ -207,7 +206,7 @@ class ClassWriter:
     # --- Forward
 
     def _forward(self, step: Step) -> list[Line]:
-        if step.spec.kind in ("input", "output", *VALUES):
+        if step.spec.kind in ("input", "output", *VALUES) or step.id in self.inline:
             return []
         if step.spec.kind in OWNING and step.node.repeat > 1 and not self._chained(step):
             return [Line(self._loop(step), (step.id,))]
@@ -228,7 +227,7 @@ class ClassWriter:
         begin = "" if first == target else f"        {target} = {first}\n"
         inner = CallWriter(
             self.results, {**self.variables, **({step.refs()[0]: target} if step.refs() else {})},
-            {**self.modules, step.id: ""}, self.made.texts,
+            {**self.modules, step.id: ""}, self.made.texts, self.made.imported,
         )  # fmt: skip
         call = inner.call(step, 12).replace("self.(", "layer(", 1)
         return f"{begin}        for layer in self.{self.modules[step.id]}:\n            {target} = {call}"
@@ -269,36 +268,3 @@ class ClassWriter:
         if len(text) > WIDTH:
             text = wrapped("        return (", values, ")")
         return Line(text, tuple(step.id for step in ends))
-
-
-def _variables(
-    steps: list[Step], inputs: dict[str, str], names: Names, owned: Mapping[Ref, str]
-) -> dict[Ref, str]:
-    """The variable of every value. One that is used for the last time gives its variable to the result, so that a
-    chain reads `x = ...; x = ...` and only what lives on beside it has a name of its own. What has a telling name,
-    an argument or a state, keeps it to itself; what the module owns is `owned`.
-    """
-    uses = Counter(ref for step in steps for ref in step.refs())
-    variables = {**{Ref(node, 0): name for node, name in inputs.items()}, **owned}
-    order = {name: i for i, name in enumerate(("x", *inputs.values(), *_LETTERS))}
-    telling = {name for name in inputs.values() if name != "x"} | {"_", *owned.values()}
-    for step in steps:
-        if step.spec.kind in ("input", "output", *VALUES):
-            continue
-        uses.subtract(step.refs())
-        ended = {variables[ref] for ref in step.refs() if uses[ref] == 0 and ref in variables} - telling
-        # Where branches meet, the trunk goes on.
-        free = sorted(ended, key=lambda name: (order.get(name, len(order)), name))
-        unused = [not uses[Ref(step.id, number)] for number in range(len(step.spec.outputs))]
-        for number, port in enumerate(step.spec.outputs):
-            ref = Ref(step.id, number)
-            if len(unused) > 1 and unused[number] and not (number == 0 and all(unused)):
-                variables[ref] = "_"
-            elif free and number == 0:
-                variables[ref] = free[0]
-            elif port.name in _OUTPUT_NAMES:
-                variables[ref] = names.take(_OUTPUT_NAMES[port.name])
-                telling.add(variables[ref])
-            else:
-                variables[ref] = names.take(names.first_free(_LETTERS))
-    return variables

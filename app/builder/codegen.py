@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from app.builder import custom
 from app.builder.class_args import OWNING, BlockClass, block_classes
 from app.builder.class_code import ClassWriter
 from app.builder.graph import Graph
 from app.builder.literals import DType
+from app.builder.names import reserved_variables
 from app.builder.plan import Plan, Step
 from app.builder.shapes import Inside, StepResult
 from app.frozen import FrozenMap
@@ -24,8 +26,12 @@ def generate(walk: Plan, results: Mapping[str, StepResult], graph: Graph, name: 
     root = BlockClass(name, graph, None, [Inside(walk, results)])
     made = block_classes(walk, results, root)
     by_block = {one.block.name: one for one in made if one.block is not None}
+    specs = [step.spec for one in made for step in one.steps]
+    imported = custom.local_names(specs, reserved_variables() | {one.name for one in made})
+    for one in made:
+        one.imported = imported
     writers = [ClassWriter(one, by_block) for one in made]
-    text = [*_imports(made)]
+    text = [*_imports(made), *custom.import_lines(imported)]
     classes: dict[str, ClassText] = {}
     for writer in writers:
         text += ["", ""]
@@ -40,6 +46,7 @@ def generate(walk: Plan, results: Mapping[str, StepResult], graph: Graph, name: 
         modules=classes[""].modules,
         class_name=name,
         classes=FrozenMap(classes),
+        files=custom.files_of(specs),
     )
 
 
@@ -66,7 +73,8 @@ def _imports(classes: Iterable[BlockClass]) -> list[str]:
     keys = {step.spec.key for _, step in written}
     dtypes = any(isinstance(value, DType) for one, step in written for value in _written_values(one, step))
     lines = []
-    if dtypes or any(key.startswith("torch.") for key in keys):
+    free = any(step.spec.kind in ("parameter", "buffer") for _, step in written)
+    if dtypes or free or any(key.startswith("torch.") for key in keys):
         lines.append("import torch")
     if any(key.startswith("F.") for key in keys):
         lines.append("import torch.nn.functional as F")
@@ -83,4 +91,5 @@ def _written_values(one: BlockClass, step: Step) -> list[Any]:
 def _input_spec(net: ClassWriter, step: Step) -> InputSpec:
     resolved = net.results[step.id].resolved
     dtype = resolved.get("dtype", step.spec.params[1].default)
-    return InputSpec(net.inputs[step.id], tuple(resolved.get("shape", ())), dtype.name)
+    low, high = resolved.get("low"), resolved.get("high")
+    return InputSpec(net.inputs[step.id], tuple(resolved.get("shape", ())), dtype.name, low, high)

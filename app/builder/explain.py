@@ -56,13 +56,14 @@ def _sources(step: Step, graph: Graph) -> list[Node]:
 def _wrong_dtype(step: Step, result: StepResult, graph: Graph) -> Told | None:
     """Layers that look up take whole numbers, most others floating point ones of the dtype of their weights."""
     wants_int = step.spec.key == "nn.Embedding"
-    wanted = "int64" if wants_int else "float32"
+    own = result.resolved.get("dtype")  # of a layer that computes in another
+    wanted = "int64" if wants_int else own.name if step.spec.kind == "module" and own is not None else "float32"
     wires = [(port, ref, i) for port in step.spec.inputs for i, ref in enumerate(step.args.get(port.name, ()))]
     for port, ref, i in wires:
         value, source = result.inputs[port.name][i], graph.nodes[ref.node]
-        if not isinstance(value, TensorType) or not port.required:
+        if not isinstance(value, TensorType) or not port.required or (port.name == "index" and value.dtype == "int64"):
             continue
-        if value.dtype.startswith(("int", "uint")) if wants_int else value.dtype == "float32":
+        if value.dtype.startswith(("int", "uint")) if wants_int else value.dtype == wanted:
             continue
         cures: tuple[Cure, ...] = ()
         if source.op == "input":

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import torch
 
-from app.builder import ops
+from app.builder import custom, ops, ops_values
 from app.builder.catalog import SNAPSHOT, Catalog, OpSpec, Param, Port, dump
 from app.builder.literals import AUTO, DTYPES, DType
 from app.frozen import FrozenMap
@@ -25,7 +25,8 @@ _ROOTS = {"nn": "torch.nn", "F": "torch.nn.functional", "torch": "torch", "Tenso
 _KINDS = {"nn": "module", "F": "function", "torch": "function", "Tensor": "method", "operator": "operator"}
 _SCHEMA_KINDS = {"int": "int", "bool": "bool", "float": "float", "number": "float", "str": "str"}
 _MARKUP = re.compile(r"\s*(\.\.|[\w.]+\(.*\)|Args:|Keyword args:|\W)", re.S | re.I)  # signatures, directives, headings
-_OPERATORS = {"add": "+", "sub": "−", "mul": "×", "truediv": "÷"}
+_OPERATORS = {"add": "a + b", "sub": "a − b", "mul": "a × b", "truediv": "a ÷ b", "floordiv": "a // b", "mod": "a % b",
+              "pow": "a ** b", "neg": "−a"}  # fmt: skip
 
 
 def read_catalog() -> Catalog:
@@ -39,6 +40,9 @@ def _is_there(key: str) -> bool:
     if key in ("input", "output"):
         return True
     try:
+        if key in ops_values.SPECS:
+            target = ops_values.SPECS[key].target
+            return not target or find(target) is not None
         find(_target(key))
         return key not in ops.SCHEMAS or _schema(key) is not None
     except AttributeError:
@@ -52,7 +56,11 @@ def _schema(key: str) -> Any:
 
 def find(target: str) -> Any:
     """The object behind a dotted name that stands in the catalog ("torch.nn.Conv2d")."""
+    if target.startswith(custom.TARGET):
+        return custom.resolve(target)
     root, *names = target.split(".")
+    if root == "own":
+        return ops_values.OWN[names[0]]
     found: Any = {"torch": torch, "operator": __import__("operator")}[root]
     for name in names:
         found = getattr(found, name)
@@ -64,9 +72,12 @@ def _read(key: str, category: str) -> OpSpec:
         return _input_spec()
     if key == "output":
         return _output_spec()
+    if key in ops_values.SPECS:
+        return ops_values.SPECS[key]
     root, name = key.split(".")
     target = _target(key)
     inputs, params = (_from_schema if key in ops.SCHEMAS else _from_signature)(key, find(target))
+    inputs, params = _with_operands(key, inputs, params)
     return OpSpec(
         key=key,
         kind=_KINDS[root],
@@ -98,6 +109,8 @@ def _input_spec() -> OpSpec:
         params=(
             Param("shape", "ints", required=True, count=0, minimum=1, start=(1, 28, 28)),
             Param("dtype", "dtype", default=DType("float32"), choices=dtypes),
+            Param("low", "number", optional=True),
+            Param("high", "number", optional=True),
         ),
     )
 
@@ -132,8 +145,6 @@ def _split(
 ) -> tuple[tuple[Port, ...], tuple[Param, ...]]:
     ports, params = [], []
     hidden = ops.HIDDEN["*"] | ops.HIDDEN.get(key, frozenset())
-    if key in ("F.softmax", "F.log_softmax"):
-        hidden -= {"dtype"}
     for name, argument in signature.parameters.items():
         variable = argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD)
         if name == "self" or name in hidden or variable:
@@ -162,6 +173,8 @@ def _param(key: str, name: str, annotation: Any, default: Any, call: bool) -> Pa
     if (key, name) in ops.AUTO_RULES:
         facts.update(auto=True, default=AUTO, required=False)
     facts["optional"] = facts["optional"] or (default is None and not required)
+    if name == "dtype":
+        facts.update(kind="dtype", optional=True)
     facts.update(ops.PARAMS.get((key, name), {}))
     if facts["kind"] == "float" and type(facts["default"]) is int:
         facts["default"] = float(facts["default"])
@@ -222,6 +235,17 @@ def _from_schema(key: str, _target: Any) -> tuple[tuple[Port, ...], tuple[Param,
     return tuple(ports), tuple(params)
 
 
+def _with_operands(
+    key: str, ports: tuple[Port, ...], params: tuple[Param, ...]
+) -> tuple[tuple[Port, ...], tuple[Param, ...]]:
+    """Ports in whose place a number may be typed, and one for the tensor on whose device a new one is made."""
+    names = ops.OPERANDS.get(key, ())
+    ports = tuple(replace(port, kind="tensor or number") if port.name in names else port for port in ports)
+    if key in ops.LIKE:
+        ports = (*ports, Port("like", named=True))
+    return ports, (*(Param(name, "number", optional=True) for name in names), *params)
+
+
 def _schema_param(key: str, argument: Any) -> Param:
     name, required = argument.name, not argument.has_default_value()
     kind, optional = re.fullmatch(r"(Optional\[)?(.*?)\]?", str(argument.type)).group(2, 1)  # type: ignore[union-attr]
@@ -262,28 +286,37 @@ class Documentation:
     arguments: FrozenMap[str, str]
 
 
-_OWN = {
+_OWN: dict[str, Documentation] = {
     "input": Documentation(
         "What goes in: an argument of forward, with the batch N in front.",
         "The shape is that of one sample; the batch stays symbolic and is called N.",
-        FrozenMap(shape="Sizes of one sample, without the batch.", dtype="Type of the values."),
+        FrozenMap(
+            shape="Sizes of one sample, without the batch.",
+            dtype="Type of the values.",
+            low="The smallest value, for samples that are drawn to try the network.",
+            high="The largest value; of whole numbers the first that is too large, as for torch.randint.",
+        ),
     ),
     "output": Documentation(
         "What forward returns.", "Several outputs are returned as a tuple, in the order they were added.", FrozenMap()
     ),
-}
+    **{key: Documentation(summary, text, FrozenMap(arguments))
+       for key, (summary, text, arguments) in ops_values.WORDS.items()},
+}  # fmt: skip
 
 
 def documentation(key: str) -> Documentation:
     """The documentation of an op of the catalog; raises KeyError for another."""
     if key in _OWN:
         return _OWN[key]
+    if custom.is_custom(key):
+        return Documentation(*custom.documentation(key), FrozenMap())
     if key not in dict(ops.OPS):
         raise KeyError(key)
     root, name = key.split(".")
     text = inspect.cleandoc(find(_target(key)).__doc__ or "")
     if root == "operator":
-        summary = f"Elementwise a {_OPERATORS[name]} b, with broadcasting."
+        summary = f"Elementwise {_OPERATORS[name]}, with broadcasting; of two numbers the number."
         return Documentation(summary, text, FrozenMap())
     return Documentation(ops.SUMMARIES.get(key) or _summary(text), text, _argument_docs(text))
 

@@ -51,6 +51,48 @@ class DType:
             raise ValueError(f"{self.name!r} is not a dtype; there are {', '.join(DTYPES)}")
 
 
+@dataclass(frozen=True)
+class Slice:
+    """`start:stop:step` between brackets, each a whole number or None.
+
+    >>> str(Slice(1, None)), str(Slice(None, None, 2))
+    ('1:', '::2')
+    """
+
+    start: int | None = None
+    stop: int | None = None
+    step: int | None = None
+
+    def __post_init__(self) -> None:
+        if any(part is not None and type(part) is not int for part in self.parts):
+            raise ValueError("a slice is made of whole numbers")
+        if self.step == 0:
+            raise ValueError("the step of a slice cannot be 0")
+
+    @property
+    def parts(self) -> tuple[int | None, int | None, int | None]:
+        return self.start, self.stop, self.step
+
+    def __str__(self) -> str:
+        return slice_text(*("" if part is None else str(part) for part in self.parts))
+
+
+def slice_text(start: str, stop: str, step: str) -> str:
+    """As it stands between brackets."""
+    return f"{start}:{stop}:{step}" if step else f"{start}:{stop}"
+
+
+def index_code(value: Any) -> str:
+    """What stands between brackets: a number, a slice, `...`, None, or several of them.
+
+    >>> index_code((Ellipsis, Slice(None, 3), 0)), index_code((1,)), index_code(Slice())
+    ('..., :3, 0', '1,', ':')
+    """
+    if isinstance(value, tuple):
+        return ", ".join(map(index_code, value)) + ("," if len(value) == 1 else "") if value else "()"
+    return str(value) if isinstance(value, Slice) else to_code(value)
+
+
 class BadLiteral(ValueError):
     """A value that is not in the closed list."""
 
@@ -71,6 +113,10 @@ def _encode(value: Any, depth: int) -> Any:
         return {"$dtype": value.name}
     if isinstance(value, Expr):
         return {"$expr": value.text}
+    if value is Ellipsis:
+        return {"$ellipsis": True}
+    if isinstance(value, Slice):
+        return {"$slice": list(value.parts)}
     if isinstance(value, tuple) and depth:
         return {"$tuple": [_encode(item, depth - 1) for item in value]}
     if isinstance(value, float) and not math.isfinite(value):
@@ -103,6 +149,13 @@ def _decode(raw: Any, depth: int) -> Any:
                 return Expr(body)
             except ExpressionError as error:
                 raise BadLiteral(str(error)) from error
+        if tag == "$ellipsis" and body is True:
+            return Ellipsis
+        if tag == "$slice" and isinstance(body, list) and len(body) == 3:
+            try:
+                return Slice(*body)
+            except (TypeError, ValueError) as error:
+                raise BadLiteral(str(error)) from error
         if tag == "$tuple" and isinstance(body, list):
             return tuple(_decode(item, depth - 1) for item in body)
         if tag == "$float" and body in ("inf", "-inf", "nan"):
@@ -123,8 +176,10 @@ def to_code(value: Any) -> str:
     >>> print(to_code((1, -1)), to_code(DType("int64")), to_code(float("nan")), to_code("same"))
     (1, -1) torch.int64 float("nan") "same"
     """
-    if value is AUTO:
+    if value is AUTO or value is Ellipsis:
         return "..."
+    if isinstance(value, Slice):
+        return f"slice({', '.join(map(repr, value.parts))})"
     if isinstance(value, DType):
         return f"torch.{value.name}"
     if isinstance(value, Expr):

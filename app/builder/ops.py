@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.builder import ops_functions
-from app.builder.ops_functions import LABELS, LITERALS_FIRST, NAMED, SCHEMAS, WRITTEN
+from app.builder.ops_functions import LABELS, LIKE, LITERALS_FIRST, NAMED, OPERANDS, SCHEMAS, WRITTEN
 
 
 def _rows(category: str, keys: str) -> tuple[tuple[str, str], ...]:
@@ -20,7 +20,7 @@ def _functions(category: str) -> tuple[tuple[str, str], ...]:
 
 
 OPS: tuple[tuple[str, str], ...] = (
-    *_rows("io", "input output"),
+    *_rows("io", "input output parameter buffer constant number"),
     *_rows("conv", """
         nn.Conv2d nn.Conv1d nn.Conv3d nn.ConvTranspose2d nn.ConvTranspose1d nn.ConvTranspose3d nn.Unfold nn.Fold
     """),
@@ -103,7 +103,7 @@ MORE: dict[str, tuple[dict[str, Any], ...]] = {
 
 # Arguments that are not shown: placement is the run's business, the rest are private, old names or other layers.
 HIDDEN: dict[str, frozenset[str]] = {
-    "*": frozenset({"device", "dtype", "_stacklevel", "_weight", "_freeze", "_random_samples"}),
+    "*": frozenset({"device", "_stacklevel", "_weight", "_freeze", "_random_samples"}),
     **dict.fromkeys(("nn.GRU", "nn.RNN"), frozenset({"mode", "proj_size"})),
     "nn.LSTM": frozenset({"mode"}),
     **ops_functions.HIDDEN,
@@ -242,7 +242,7 @@ MAXIMUM: dict[str, float] = {
 # Calls that run on meta tensors where real ones are refused; they are tried on small real ones too.
 LENIENT = frozenset(
     """
-    nn.ConvTranspose1d nn.ConvTranspose2d nn.ConvTranspose3d nn.Softmax nn.Softmin F.softmax nn.CELU torch.sort
+    nn.ConvTranspose1d nn.ConvTranspose2d nn.ConvTranspose3d nn.Softmax nn.Softmin F.softmax nn.CELU torch.sort torch.index_select
     nn.Upsample nn.UpsamplingNearest2d nn.UpsamplingBilinear2d F.interpolate nn.FractionalMaxPool2d
     nn.FractionalMaxPool3d
     """.split()
@@ -276,7 +276,7 @@ STEMS: dict[str, str] = {
 }  # fmt: skip
 
 __all__ = (
-    "AUTO_RULES", "HIDDEN", "LABELS", "LEFT_OUT", "LENIENT", "LITERALS_FIRST", "MAXIMUM", "MINIMUM", "MORE", "NAMED",
-    "OPS", "OUTPUTS", "OUTPUTS_BY", "PARAMS", "PORT_KINDS", "RANDOM", "RECURRENT", "SCHEMAS", "SIGNATURES", "STARTS",
-    "STEMS", "SUMMARIES", "VARIADIC", "WITH_INDICES", "WRITTEN",
+    "AUTO_RULES", "HIDDEN", "LABELS", "LEFT_OUT", "LENIENT", "LIKE", "LITERALS_FIRST", "MAXIMUM", "MINIMUM", "MORE",
+    "NAMED", "OPERANDS", "OPS", "OUTPUTS", "OUTPUTS_BY", "PARAMS", "PORT_KINDS", "RANDOM", "RECURRENT", "SCHEMAS",
+    "SIGNATURES", "STARTS", "STEMS", "SUMMARIES", "VARIADIC", "WITH_INDICES", "WRITTEN",
 )  # fmt: skip

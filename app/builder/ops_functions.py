@@ -11,20 +11,26 @@ FUNCTIONS: dict[str, str] = {
         F.relu F.relu6 F.leaky_relu F.elu F.selu F.gelu F.silu F.mish F.hardswish F.hardtanh F.softplus F.logsigmoid
         F.glu F.softmax F.log_softmax torch.sigmoid torch.tanh torch.abs torch.neg torch.sign torch.exp torch.log
         torch.sqrt torch.rsqrt torch.square torch.reciprocal torch.sin torch.cos torch.pow torch.clamp torch.cumsum
+        torch.floor torch.ceil torch.round
     """,
     "norm": "F.normalize",
     "shape": """
         F.max_pool2d F.avg_pool2d F.adaptive_avg_pool2d F.interpolate F.pad F.pixel_shuffle F.pixel_unshuffle
         Tensor.view torch.reshape torch.flatten torch.permute torch.transpose torch.movedim torch.squeeze
         torch.unsqueeze Tensor.expand torch.tile torch.repeat_interleave torch.chunk torch.split torch.select
-        torch.narrow torch.roll torch.flip
+        torch.unbind torch.index_select torch.narrow torch.roll torch.flip torch.tril torch.triu
         torch.mean torch.sum torch.prod torch.std torch.var torch.norm torch.logsumexp torch.amax torch.amin torch.max
         torch.min torch.argmax torch.argmin torch.topk torch.sort torch.any torch.all
-        torch.zeros_like torch.ones_like torch.full_like Tensor.to Tensor.contiguous torch.clone torch.detach
+        torch.zeros_like torch.ones_like torch.full_like
+        torch.zeros torch.ones torch.full torch.arange torch.linspace torch.eye
+        operator.getitem Tensor.size Tensor.shape Tensor.dim Tensor.numel tuple unpack
+        Tensor.to Tensor.type_as Tensor.float Tensor.long Tensor.contiguous torch.clone torch.detach
+        Tensor.requires_grad_
     """,
     "drop": "F.dropout",
     "merge": """
-        operator.add operator.sub operator.mul operator.truediv torch.maximum torch.minimum torch.matmul torch.bmm
+        operator.add operator.sub operator.mul operator.truediv operator.floordiv operator.mod operator.pow
+        operator.neg torch.maximum torch.minimum torch.matmul torch.bmm
         torch.einsum torch.cat torch.stack torch.eq torch.ne torch.lt torch.le torch.gt torch.ge torch.logical_and
         torch.logical_or torch.logical_not torch.where torch.masked_fill
     """,
@@ -40,7 +46,8 @@ _PLAIN = """
     torch.ones_like
     torch.full_like torch.clone torch.detach torch.maximum torch.minimum torch.matmul torch.bmm torch.einsum torch.cat
     torch.stack torch.logical_and torch.logical_or torch.logical_not F.gelu F.softplus F.avg_pool2d F.pixel_shuffle
-    F.pixel_unshuffle F.scaled_dot_product_attention F.one_hot torch.gather
+    F.pixel_unshuffle F.scaled_dot_product_attention F.one_hot torch.gather torch.index_select torch.tril torch.triu
+    torch.floor torch.ceil torch.round torch.zeros torch.ones torch.full torch.linspace torch.eye
 """
 SCHEMAS: dict[str, str] = {
     **{key: f"aten.{key.partition('.')[2]}.default" for key in _PLAIN.split()},
@@ -69,6 +76,8 @@ SCHEMAS: dict[str, str] = {
     "torch.all": "aten.all.dim",
     "Tensor.to": "aten.to.dtype",
     "torch.where": "aten.where.self",
+    "torch.unbind": "aten.unbind.int",
+    "torch.arange": "aten.arange.start_step",
     "torch.masked_fill": "aten.masked_fill.Scalar",
 }
 
@@ -87,6 +96,7 @@ HIDDEN: dict[str, frozenset[str]] = {
     "Tensor.to": frozenset({"non_blocking", "copy", "memory_format"}),
     "Tensor.expand": frozenset({"implicit"}),
     **dict.fromkeys(("torch.zeros_like", "torch.ones_like", "torch.full_like"), _LIKE),
+    **dict.fromkeys(("torch.zeros", "torch.ones", "torch.full", "torch.arange", "torch.linspace", "torch.eye"), _LIKE),
     **dict.fromkeys(("torch.clone", "Tensor.contiguous"), _LIKE),
 }
 
@@ -97,13 +107,25 @@ _FOUND = (("values", "tensor"), ("indices", "tensor"))
 OUTPUTS: dict[str, tuple[tuple[str, str], ...]] = {
     **dict.fromkeys(("torch.max", "torch.min", "torch.topk", "torch.sort"), _FOUND),
     **dict.fromkeys(("torch.chunk", "torch.split"), _PARTS),
+    "torch.unbind": (("output", "tuple"),),
+    **{f"operator.{name}": (("output", "tensor or number"),) for name in ("add", "sub", "mul", "truediv")},
 }
 OUTPUTS_BY: dict[str, str] = {"torch.chunk": "chunks", "torch.split": "split_size_or_sections"}
+
+# Inputs in whose place a number may be typed.
+OPERANDS: dict[str, tuple[str, ...]] = {
+    **{f"operator.{name}": ("input", "other") for name in ("add", "sub", "mul", "truediv")},
+    **{f"torch.{name}": ("other",) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    "torch.where": ("input", "other"),
+}
+
+# What is made on the device of another tensor, which arrives at a port `like`.
+LIKE = frozenset({"torch.zeros", "torch.ones", "torch.full", "torch.arange", "torch.linspace", "torch.eye"})
 
 _MODES = ("nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear", "area")
 _OVER_DIMS = ("sum", "std", "var", "norm", "amax", "amin", "logsumexp")
 _OVER_DIM = ("prod", "max", "min", "argmax", "argmin", "any", "all", "cumsum", "topk", "sort", "squeeze", "unsqueeze",
-             "chunk", "split", "select", "narrow", "repeat_interleave", "gather")  # fmt: skip
+             "chunk", "split", "select", "narrow", "repeat_interleave", "gather", "index_select", "unbind")  # fmt: skip
 
 # Facts about single parameters that schemas and annotations leave open.
 PARAMS: dict[tuple[str, str], dict[str, Any]] = {
@@ -129,6 +151,17 @@ PARAMS: dict[tuple[str, str], dict[str, Any]] = {
     ("torch.clamp", "max"): {"start": 1.0},
     ("torch.masked_fill", "value"): {"start": 0.0},
     ("torch.full_like", "fill_value"): {"start": 1.0},
+    ("torch.full", "fill_value"): {"kind": "number", "start": 1.0},
+    **{(f"torch.{name}", "size"): {"start": (4, 4), "minimum": 0} for name in ("zeros", "ones", "full")},
+    ("torch.arange", "end"): {"kind": "number", "start": 10},
+    ("torch.arange", "start"): {"kind": "number", "default": 0, "required": False},
+    ("torch.arange", "step"): {"kind": "number", "default": 1},
+    ("torch.linspace", "start"): {"kind": "number", "start": 0.0},
+    ("torch.linspace", "end"): {"kind": "number", "start": 1.0},
+    ("torch.linspace", "steps"): {"start": 10, "minimum": 0},
+    ("torch.eye", "n"): {"start": 8, "minimum": 0},
+    **{(key, "dtype"): {"kind": "dtype", "optional": True} for key in sorted(LIKE)},
+    **{(f"torch.{name}_like", "dtype"): {"kind": "dtype", "optional": True} for name in ("zeros", "ones", "full")},
     ("torch.einsum", "equation"): {"kind": "equation", "start": "bij,bjk->bik"},
     ("torch.mean", "dim"): {"start": (2, 3), "required": True},
     **{(f"torch.{name}", "dim"): {"start": (1,), "required": True, "default": None, "optional": False}
@@ -164,7 +197,7 @@ PARAMS: dict[tuple[str, str], dict[str, Any]] = {
 LITERALS_FIRST = frozenset({"torch.einsum"})
 
 # Tensors that stand behind a literal, and so are written by name.
-NAMED = frozenset({("torch.gather", "index")})
+NAMED = frozenset({("torch.gather", "index"), ("torch.index_select", "index")})
 
 # What else is written into a call: a function does not know by itself whether the net is being trained.
 WRITTEN: dict[str, str] = {"F.dropout": "training=self.training"}
@@ -177,10 +210,13 @@ STEMS: dict[str, str] = {
     "F.max_pool2d": "max_pool",
     "F.scaled_dot_product_attention": "attention",
     "torch.repeat_interleave": "repeat",
+    "torch.index_select": "index",
 }
 
 # What an op does, where torch says nothing or says it in formulas.
 SUMMARIES: dict[str, str] = {
+    "Tensor.float": "The same values as float32.",
+    "Tensor.long": "The same values as int64, what is behind the point cut off.",
     "F.gelu": "Applies GELU(x) = x * Phi(x) element-wise, where Phi is the distribution function of a Gaussian.",
     "F.logsigmoid": "Applies LogSigmoid(x) = log(1 / (1 + exp(-x))) element-wise.",
     "torch.detach": "Gives the same values without a way back for gradients.",

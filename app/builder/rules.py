@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from app.builder.catalog import Catalog, Port
-from app.builder.graph import Edge, Graph
+from app.builder.catalog import Catalog, OpSpec, Port
+from app.builder.graph import Edge, Graph, Node
+from app.builder.literals import Slice
+from app.builder.value_types import kinds_fit
+
+SLICE_PARTS = ("start", "stop", "step")
 
 
 class ConnectError(ValueError):
@@ -24,8 +28,12 @@ class AlreadyConnected(ConnectError):
     """The very wire is there already."""
 
 
+class OnlyTyped(ConnectError):
+    """A parameter that no wire can give."""
+
+
 class WrongKind(ConnectError):
-    """A tuple where a tensor is wanted, or the other way round."""
+    """A tuple where a tensor or a number is wanted, and so on."""
 
 
 def check_connect(graph: Graph, catalog: Catalog, source: str, output: int, target: str, port: str) -> None:
@@ -39,9 +47,12 @@ def check_connect(graph: Graph, catalog: Catalog, source: str, output: int, targ
     if not 0 <= output < len(outputs):
         what = f"output number {output}" if outputs else "output"
         raise NoSuchPort(f"{give.name} has no {what} to connect to {take.name}")
-    wanted = catalog.of(graph, take).input(port)
+    spec = catalog.of(graph, take)
+    wanted = port_of(spec, take, port)
     if wanted is None:
-        what = f"input {port}" if catalog.of(graph, take).inputs else "input"
+        if (param := spec.param(port)) is not None:
+            raise OnlyTyped(f"{give.name} cannot give {port} of {take.name}: {_why_typed(spec, param.name)}. Type it")
+        what = f"input {port}" if spec.inputs else "input"
         raise NoSuchPort(f"{take.name} has no {what} for {give.name}")
     if any((e.source, e.output, e.target, e.port) == (source, output, target, port) for e in graph.into(target)):
         if not wanted.variadic:
@@ -55,9 +66,39 @@ def _name(graph: Graph, node: str) -> str:
     return graph.nodes[node].name if node in graph.nodes else node
 
 
-def kinds_fit(given: str, wanted: str) -> bool:
-    """Whether an output of one kind may be wired to a port of another; what a block takes is shown by its inside."""
-    return given == wanted or "any" in (given, wanted)
+def port_of(spec: OpSpec, node: Node, port: str) -> Port | None:
+    """The port of that name: an input, or a parameter that can be wired instead of typed."""
+    own = next((own for own in spec.inputs if own.name == port and not own.wired), None)
+    return own or next((found for found in _wirable(spec, node) if found.name == port), None)
+
+
+def wirable(graph: Graph, catalog: Catalog, node: str) -> tuple[Port, ...]:
+    """The parameters of a node, and their parts, that can be wired: `dim`, `size`, `size[0]`, `index[1].stop`."""
+    return _wirable(catalog.of(graph, graph.nodes[node]), graph.nodes[node])
+
+
+def _wirable(spec: OpSpec, node: Node) -> tuple[Port, ...]:
+    names: list[str] = []
+    for param in spec.params:
+        value = node.params.get(param.name, param.default)
+        names.append(param.name)
+        if isinstance(value, tuple):
+            for i, item in enumerate(value):
+                if isinstance(item, Slice):
+                    names += [f"{param.name}[{i}].{part}" for part in SLICE_PARTS]
+                elif item is not None and item is not Ellipsis:
+                    names.append(f"{param.name}[{i}]")
+        elif isinstance(value, Slice):
+            names += [f"{param.name}.{part}" for part in SLICE_PARTS]
+    return tuple(port for name in names if (port := spec.wirable(name)))
+
+
+def _why_typed(spec: OpSpec, param: str) -> str:
+    if param == spec.outputs_by:
+        return "it decides how many outputs there are"
+    if spec.kind in ("module", "block", "custom"):
+        return "the layer is made before there are data"
+    return "it is a word, a dtype or a fixed value"
 
 
 def _check_kind(given: Port, wanted: Port, source: str, target: str) -> None:
@@ -77,8 +118,10 @@ def can_connect(graph: Graph, catalog: Catalog, source: str, output: int, target
 def connect(graph: Graph, catalog: Catalog, source: str, output: int, target: str, port: str) -> Graph:
     """Draw the wire; on a port for one wire it takes the place of the old one. Raises ConnectError."""
     check_connect(graph, catalog, source, output, target, port)
-    wanted = catalog.of(graph, graph.nodes[target]).input(port)
+    wanted = port_of(catalog.of(graph, graph.nodes[target]), graph.nodes[target], port)
     taken = [edge for edge in graph.into(target) if edge.port == port]
+    if wanted is not None and wanted.wired:  # a parameter is wired as a whole or by its parts
+        graph = _without_parts(graph, target, port)
     index = 0
     if wanted is not None and wanted.variadic:
         index = max((edge.index + 1 for edge in taken), default=0)
@@ -86,6 +129,15 @@ def connect(graph: Graph, catalog: Catalog, source: str, output: int, target: st
         for edge in taken:
             graph = graph.without_edge(edge)
     return graph.with_edge(Edge(source, output, target, port, index))
+
+
+def _without_parts(graph: Graph, target: str, port: str) -> Graph:
+    """The graph less the wires into parts of a parameter that is about to be wired whole, or the other way round."""
+    for edge in graph.into(target):
+        pairs = ((edge.port, port), (port, edge.port))
+        if any(part.startswith((f"{whole}[", f"{whole}.")) for part, whole in pairs):
+            graph = graph.without_edge(edge)
+    return graph
 
 
 def downstream(graph: Graph, starts: Iterable[str]) -> set[str]:
@@ -110,9 +162,15 @@ def _reach(starts: Iterable[str], neighbours: Callable[[str], Iterable[str]]) ->
 
 
 def first_free_input(graph: Graph, catalog: Catalog, source: str, output: int, target: str) -> str | None:
-    """The first input of `target` that is unconnected and fits, else the first that fits, else None."""
+    """The first input of `target` that is unconnected and fits, else the first that fits, else None.
+
+    A number goes to a parameter where no input takes it.
+    """
     spec = catalog.of(graph, graph.nodes[target])
     taken = {edge.port for edge in graph.into(target)}
     fitting = [p for p in spec.inputs if can_connect(graph, catalog, source, output, target, p.name)]
+    if not fitting:
+        more = wirable(graph, catalog, target)
+        fitting = [p for p in more if can_connect(graph, catalog, source, output, target, p.name)]
     free = [p for p in fitting if p.variadic or p.name not in taken]
     return (free or fitting)[0].name if fitting else None

@@ -19,7 +19,7 @@ from app.builder.expressions import ExpressionError, computed, expressions
 from app.builder.literals import AUTO
 from app.builder.params import ParamError, check_param
 from app.builder.plan import Plan, Ref, Step, plan
-from app.builder.value_types import TensorType, TupleType, ValueType
+from app.builder.value_types import TensorType, ValueType, kind_of, kinds_fit
 from app.frozen import FrozenMap
 
 _KEPT = 8192
@@ -66,17 +66,33 @@ class StepResult:
 _Made = dict[str, StepResult]  # by module, the first call of each
 
 
-def infer(walk: Plan, given: Mapping[str, ValueType] | None = None) -> dict[str, StepResult]:
+def infer(
+    walk: Plan,
+    given: Mapping[str, ValueType] | None = None,
+    earlier: tuple[Plan, Mapping[str, StepResult]] | None = None,
+) -> dict[str, StepResult]:
     """The result of every step, by node id. `given` is what arrives at the inputs, by their ids: those of a block have
-    no shape of their own."""
+    no shape of their own.
+
+    `earlier` is a plan of before with its results. What an edit did not reach has the very same result as then.
+    """
     results: dict[str, StepResult] = {}
     made: _Made = {}
+    then = {step.id: step for step in earlier[0].steps} if earlier else {}
+    known = earlier[1] if earlier else {}
     for step in walk.steps:
-        if step.spec.kind == "input" and given is not None:
+        old = known.get(step.id)
+        untouched = old is not None and then.get(step.id) is step and not step.node.shares
+        if old is not None and untouched and all(results.get(r.node) is known.get(r.node) for r in step.refs()):
+            results[step.id] = old
+            if step.spec.kind in ("module", "block"):
+                made.setdefault(step.module, old)
+        elif step.spec.kind == "input" and given is not None:
             value = given.get(step.id)
             results[step.id] = StepResult(Ran((value,)) if value is not None else None, step.node.params, FrozenMap())
         else:
-            results[step.id] = _infer_step(step, results, walk.catalog, made)
+            new = _infer_step(step, results, walk.catalog, made)
+            results[step.id] = old if old is not None and old == new else new
     return results
 
 
@@ -128,9 +144,9 @@ def _made_of(result: StepResult) -> tuple[Any, ...]:
 def _turn(step: Step, known: Inputs, able: bool) -> Turn:
     """One call of one module or function."""
     resolved = resolve(step, known)
-    settled = all(resolved.get(p.name) is not AUTO and (not p.required or p.name in resolved) for p in step.spec.params)
-    fitting = all(_fits(value, port.kind) for port in step.spec.inputs for value in known.get(port.name, ()))
-    if not (able and settled and fitting):
+    arriving = [(port, value) for port in step.spec.inputs for value in known.get(port.name, ())]
+    fitting = all(kinds_fit(kind_of(value), port.kind) for port, value in arriving)
+    if not (able and _settled_by(step, resolved) and fitting):
         return Turn(None, resolved, known)
     return Turn(_remembered(step.spec, resolved, known), resolved, known)
 
@@ -214,9 +230,13 @@ def _value(ref: Ref, results: Mapping[str, StepResult]) -> ValueType | None:
     return result.outcome.outputs[ref.output]
 
 
-def _fits(value: ValueType | None, kind: str) -> bool:
-    """Whether a value may arrive at a port of a kind."""
-    return kind == "any" or kind == ("tuple" if isinstance(value, TupleType) else "tensor")
+def _settled_by(step: Step, resolved: Mapping[str, Any]) -> bool:
+    """Whether every parameter that must be there is typed, taken from a shape or wired."""
+    wired = {port.param for port in step.spec.inputs if port.wired}
+    return all(
+        resolved.get(param.name) is not AUTO and (not param.required or param.name in resolved or param.name in wired)
+        for param in step.spec.params
+    )
 
 
 def _sound(step: Step) -> bool:
@@ -270,7 +290,7 @@ _memo_lock = threading.Lock()
 
 
 def _remembered(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any]) -> Ran | Failed:
-    key = (spec.key, spec.target, params, inputs)
+    key = (spec.key, spec.target, params, repr(params) if spec.exact else "", inputs)
     with _memo_lock:
         kept = _memo.get(key)
         if kept is not None:

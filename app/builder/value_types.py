@@ -1,9 +1,14 @@
-"""The types of values on wires: tensors with a symbolic batch, and tuples of them."""
+"""The types of values on wires: tensors with a symbolic batch, numbers that may depend on it, and tuples of both."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
+
+# Every call runs with both batch sizes; what differs between them depends on N. Both are primes that no layer has as a
+# size, so that the batch is not taken for channels, nor a batch of one size for one of any.
+BATCHES = (1009, 2017)
 
 
 @dataclass(frozen=True)
@@ -68,8 +73,59 @@ class TensorType:
 
 
 @dataclass(frozen=True)
+class NumberType:
+    """A number: what it is at each of the two batch sizes, and its kind, "int", "float" or "bool".
+
+    >>> str(NumberType.of(1009, 2017)), str(NumberType.of(64, 64)), str(NumberType.of(0.5, 0.5))
+    ('N', '64', '0.5')
+    """
+
+    first: int | float | bool
+    second: int | float | bool
+    kind: str = "int"
+
+    @classmethod
+    def of(cls, first: Any, second: Any) -> NumberType:
+        return cls(first, second, type(first).__name__)
+
+    @property
+    def constant(self) -> bool:
+        return self.first == self.second or self.first != self.first
+
+    @property
+    def size(self) -> Size | None:
+        """It as a size, None if it is none or does not grow in step with the batch."""
+        if self.kind != "int" or self.constant:
+            return self.first if self.kind == "int" else None  # type: ignore[return-value]
+        scale, rest = divmod(self.second - self.first, BATCHES[1] - BATCHES[0])
+        return None if rest else Dim(int(scale), int(self.first - scale * BATCHES[0]))
+
+    def __str__(self) -> str:
+        return str(self.size) if self.kind == "int" and self.size is not None else (
+            repr(self.first) if self.constant else "f(N)"
+        )  # fmt: skip
+
+    @property
+    def tuple_text(self) -> str:
+        """As it is said in a comment."""
+        return str(self).replace("−", "-")
+
+    def at(self, batch: int) -> int | float | bool:
+        """It with N = `batch`: what was computed, or what lies on the line through both, which is exact for sizes."""
+        if self.constant or batch == BATCHES[0]:
+            return self.first
+        if batch == BATCHES[1]:
+            return self.second
+        if self.kind == "bool":
+            return self.first
+        if self.kind == "int":  # whole numbers may be too large for floating point
+            return self.first + (self.second - self.first) * (batch - BATCHES[0]) // (BATCHES[1] - BATCHES[0])
+        return self.first + (self.second - self.first) / (BATCHES[1] - BATCHES[0]) * (batch - BATCHES[0])
+
+
+@dataclass(frozen=True)
 class TupleType:
-    """Several values as one, as an LSTM's `(h_n, c_n)`."""
+    """Several values as one, as an LSTM's `(h_n, c_n)` or the shape of a tensor."""
 
     items: tuple[ValueType, ...]
 
@@ -77,4 +133,23 @@ class TupleType:
         return f"({', '.join(map(str, self.items))})"
 
 
-ValueType = TensorType | TupleType
+ValueType = TensorType | NumberType | TupleType
+
+
+def kind_of(value: ValueType | None) -> str:
+    """The kind of port that a value fits: "tensor", "number" or "tuple".
+
+    >>> kind_of(TupleType((NumberType(1, 1),)))
+    'tuple'
+    """
+    return "tuple" if isinstance(value, TupleType) else "number" if isinstance(value, NumberType) else "tensor"
+
+
+def kinds_fit(given: str, wanted: str) -> bool:
+    """Whether an output of one kind may be wired to a port of another. Kinds may be several, joined by "or"; "any" is
+    all of them: what a block takes is shown by its inside.
+
+    >>> kinds_fit("number", "tensor or number"), kinds_fit("tuple", "tensor or number"), kinds_fit("tuple", "any")
+    (True, False, True)
+    """
+    return given == wanted or "any" in (given, wanted) or not set(given.split(" or ")).isdisjoint(wanted.split(" or "))

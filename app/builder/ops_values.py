@@ -1,0 +1,151 @@
+"""Ops that are written by hand, for there is no signature to read: values of their own, numbers, tuples, brackets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.builder.catalog import OpSpec, Param, Port
+from app.builder.free_tensors import BUFFER_FILLS, FILLS
+from app.builder.literals import DType, Slice
+
+PARTS = 16
+
+_SHAPE = Param("shape", "ints", required=True, count=0, minimum=0, start=(1, 64))
+_FLOAT32 = DType("float32")
+_FILLED = (
+    Param("value", "number", default=1.0),
+    Param("std", "float", default=1.0, minimum=0),
+    Param("low", "float", default=0.0),
+    Param("high", "float", default=1.0),
+)
+_TENSOR, _ANY = Port("input"), "any"
+_OPERAND = "tensor or number"
+
+
+def _spec(key: str, kind: str, category: str, label: str = "", **more: Any) -> OpSpec:
+    name = key.rpartition(".")[2]
+    return OpSpec(key, kind, more.pop("target", ""), label or name, category, more.pop("stem", name), **more)
+
+
+SPECS: dict[str, OpSpec] = {
+    spec.key: spec
+    for spec in (
+        _spec("number", "number", "io", "Number", inputs=(), outputs=(Port("output", "number"),),
+              params=(Param("value", "number", required=True, start=1),)),
+        _spec("constant", "buffer", "io", "Constant", inputs=(), params=(
+            Param("value", "tensor", required=True, start=(1.0, 2.0)),
+            Param("dtype", "dtype", optional=True),
+            Param("persistent", "bool", default=True))),
+        _spec("parameter", "parameter", "io", "Parameter", stem="param", inputs=(), params=(
+            _SHAPE, Param("fill", "choice", default="zeros", choices=FILLS), *_FILLED,
+            Param("dtype", "dtype", default=_FLOAT32), Param("requires_grad", "bool", default=True))),
+        _spec("buffer", "buffer", "io", "Buffer", inputs=(), params=(
+            _SHAPE, Param("fill", "choice", default="zeros", choices=BUFFER_FILLS), *_FILLED,
+            Param("dtype", "dtype", default=_FLOAT32), Param("persistent", "bool", default=True))),
+        _spec("Tensor.size", "method", "shape", target="torch.Tensor.size", inputs=(_TENSOR,),
+              outputs=(Port("output", "number"),),
+              params=(Param("dim", "int", required=True, start=0, positional=True),)),
+        _spec("Tensor.shape", "operator", "shape", target="own.shape", inputs=(_TENSOR,),
+              outputs=(Port("output", "tuple"),)),
+        _spec("Tensor.dim", "method", "shape", target="torch.Tensor.dim", inputs=(_TENSOR,),
+              outputs=(Port("output", "number"),)),
+        _spec("Tensor.numel", "method", "shape", target="torch.Tensor.numel", inputs=(_TENSOR,),
+              outputs=(Port("output", "number"),)),
+        _spec("operator.getitem", "operator", "shape", "getitem", target="operator.getitem", stem="item",
+              inputs=(Port("input", "tensor or tuple"),), outputs=(Port("output", _ANY),),
+              params=(Param("index", "index", required=True, optional=True, start=(Slice(), 0)),)),
+        _spec("unpack", "operator", "shape", target="own.unpack", inputs=(Port("input", "tuple"),),
+              outputs=tuple(Port(f"item{i}", _ANY) for i in range(PARTS)), outputs_by="count",
+              params=(Param("count", "int", required=True, start=2, minimum=1, maximum=PARTS),)),
+        _spec("tuple", "operator", "shape", target="own.pack", inputs=(Port("items", _ANY, variadic=True),),
+              outputs=(Port("output", "tuple"),)),
+        _spec("Tensor.type_as", "method", "shape", target="torch.Tensor.type_as", inputs=(_TENSOR, Port("other"))),
+        _spec("Tensor.float", "method", "shape", target="torch.Tensor.float", inputs=(_TENSOR,)),
+        _spec("Tensor.long", "method", "shape", target="torch.Tensor.long", inputs=(_TENSOR,)),
+        _spec("Tensor.requires_grad_", "method", "shape", target="torch.Tensor.requires_grad_", inputs=(_TENSOR,),
+              params=(Param("requires_grad", "bool", default=True),)),
+        *(_spec(f"operator.{name}", "operator", "merge", target=f"operator.{name}",
+                inputs=(Port("input", _OPERAND), Port("other", _OPERAND)), outputs=(Port("output", _OPERAND),),
+                params=(Param("input", "number", optional=True), Param("other", "number", optional=True)))
+          for name in ("floordiv", "mod", "pow")),
+        _spec("operator.neg", "operator", "merge", target="operator.neg", inputs=(Port("input", _OPERAND),),
+              outputs=(Port("output", _OPERAND),)),
+    )
+}  # fmt: skip
+
+# The functions behind `own.`; what `operator` and torch do not have under a name of one word.
+OWN: dict[str, Any] = {
+    "shape": lambda tensor: tensor.shape,
+    "unpack": lambda values, count: _taken_apart(values, count),
+    "pack": lambda items: tuple(items),
+}
+
+
+def _taken_apart(values: Any, count: int) -> tuple[Any, ...]:
+    if len(values) != count:
+        raise ValueError(f"count is {count}, and {len(values)} values arrive")
+    return tuple(values)
+
+
+# What each is for and what its arguments are, where torch says nothing.
+WORDS: dict[str, tuple[str, str, dict[str, str]]] = {
+    "number": (
+        "A number, for parameters and operands that are wired.",
+        "It stands in the code where it is used.",
+        {"value": "A whole number, one with a point, or True or False."},
+    ),
+    "constant": (
+        "A small tensor that is typed, such as the weights of a filter.",
+        "It is kept as a buffer, so it moves to the device with the network and stands in its state_dict.",
+        {
+            "value": "Numbers in brackets, rows of one length: [[1, 2], [3, 4]].",
+            "dtype": "Type of the values; None takes it from them, int64 for whole numbers.",
+            "persistent": "Whether it stands in the state_dict.",
+        },
+    ),
+    "parameter": (
+        "A free nn.Parameter: a tensor that the optimizer learns, such as positions or a class token.",
+        "It takes nothing and gives the same tensor to every sample; add or multiply it, or expand it over the batch.",
+        {
+            "shape": "Its sizes, as torch.zeros takes them. There is no batch in it.",
+            "fill": "What it holds at first.",
+            "value": "The number that fill='full' writes everywhere.",
+            "std": "The standard deviation for fill='normal'.",
+            "low": "The lower end for fill='uniform'.",
+            "high": "The upper end for fill='uniform'.",
+            "dtype": "Type of the values.",
+            "requires_grad": "Whether it learns.",
+        },
+    ),
+    "buffer": (
+        "A tensor that belongs to the network and does not learn, such as a mask.",
+        "It moves to the device with the network and stands in its state_dict.",
+        {
+            "shape": "Its sizes, as torch.zeros takes them. There is no batch in it.",
+            "fill": "What it holds.",
+            "value": "The number that fill='full' writes everywhere.",
+            "std": "The standard deviation for fill='normal'.",
+            "low": "The lower end for fill='uniform'.",
+            "high": "The upper end for fill='uniform'.",
+            "dtype": "Type of the values.",
+            "persistent": "Whether it stands in the state_dict.",
+        },
+    ),
+    "Tensor.size": ("One size of a tensor, as a number.", "Size 0 is that of the batch.", {"dim": "Which size."}),
+    "Tensor.shape": ("All sizes of a tensor, as a tuple.", "The first is that of the batch.", {}),
+    "operator.getitem": (
+        "What stands at an index: x[:, 0], x[..., 1:3], or an item of a tuple.",
+        "A number takes one place away, a slice keeps some of them, None adds a dimension, ... stands for all between.",
+        {"index": "What stands between the brackets."},
+    ),
+    "unpack": (
+        "Takes a tuple apart, such as the (h_n, c_n) of an LSTM or a shape.",
+        "Each of its values comes out of a port of its own.",
+        {"count": "How many values there are."},
+    ),
+    "tuple": (
+        "Puts values together to one, such as the (h_0, c_0) that an LSTM takes.",
+        "The order is that of the wires.",
+        {},
+    ),
+}

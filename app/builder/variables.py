@@ -1,0 +1,113 @@
+"""Which variable holds which value in `forward`, and which values are written where they are used."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+
+from app.builder.calls import Ran
+from app.builder.class_args import VALUES
+from app.builder.names import Names
+from app.builder.plan import Ref, Step
+from app.builder.shapes import StepResult
+from app.builder.value_types import NumberType, TupleType
+
+_LETTERS = ("x", "y", "z", "u", "v", "w")
+_NUMBERS = ("n", "m", "k")
+_OUTPUT_NAMES = {
+    "(h_n, c_n)": "state",
+    "h_n": "h_n",
+    "c_1": "c",
+    "attn_output_weights": "attn_weights",
+    "indices": "indices",
+}
+# Short calls that read best where they are used, if that is one place.
+_READ_IN_PLACE = ("Tensor.size", "Tensor.shape", "Tensor.dim", "Tensor.numel")
+# What takes them so; a loop over repeated modules would read them anew each time.
+_READERS = ("function", "method", "operator")
+
+
+def in_place(steps: list[Step]) -> dict[str, Step]:
+    """The steps without a line of their own, by id: numbers that were typed, and sizes that are used once."""
+    takers: dict[Ref, list[Step]] = {}
+    for step in steps:
+        for ref in step.refs():
+            takers.setdefault(ref, []).append(step)
+    found = {}
+    for step in steps:
+        takes = takers.get(Ref(step.id, 0), [])
+        once = len(takes) == 1 and takes[0].spec.kind in _READERS
+        if step.spec.kind == "number" or (step.spec.key in _READ_IN_PLACE and once):
+            found[step.id] = step
+    return found
+
+
+def variables(
+    steps: list[Step],
+    results: Mapping[str, StepResult],
+    inputs: Mapping[str, str],
+    names: Names,
+    owned: Mapping[Ref, str],
+    written: Callable[[Step, Mapping[Ref, str]], str],
+) -> dict[Ref, str]:
+    """The variable of every value, or what stands in its place.
+
+    One that is used for the last time gives its variable to the result, so that a chain reads `x = ...; x = ...` and
+    only what lives on beside it has a name of its own. What has a telling name, an argument, a state or a number, keeps
+    it to itself; what the module owns is `owned`; `written` is the text of what is read in place.
+    """
+    inline = in_place(steps)
+
+    def refs(step: Step) -> Iterator[Ref]:
+        for ref in step.refs():
+            if ref.node in inline:
+                yield from refs(inline[ref.node])
+            else:
+                yield ref
+
+    uses = Counter(ref for step in steps if step.id not in inline for ref in refs(step))
+    found = {**{Ref(node, 0): name for node, name in inputs.items()}, **owned}
+    order = {name: i for i, name in enumerate(("x", *inputs.values(), *_LETTERS))}
+    telling = {name for name in inputs.values() if name != "x"} | {"_", *owned.values()}
+    for step in steps:
+        if step.id in inline:
+            found[Ref(step.id, 0)] = written(step, found)
+            continue
+        if step.spec.kind in ("input", "output", *VALUES):
+            continue
+        uses.subtract(refs(step))
+        ended = {found[ref] for ref in refs(step) if uses[ref] == 0 and ref in found} - telling
+        # Where branches meet, the trunk goes on.
+        free = sorted(ended, key=lambda name: (order.get(name, len(order)), name))
+        unused = [not uses[Ref(step.id, number)] for number in range(len(step.spec.outputs))]
+        for number, port in enumerate(step.spec.outputs):
+            ref = Ref(step.id, number)
+            own = _telling(step, results, number) or _OUTPUT_NAMES.get(port.name, "")
+            if len(unused) > 1 and unused[number] and not (number == 0 and all(unused)):
+                found[ref] = "_"
+            elif free and number == 0 and (not own or own in _OUTPUT_NAMES.values()):
+                found[ref] = free[0]
+            elif own:
+                found[ref] = names.take(names.first_free(_NUMBERS) if own in _NUMBERS else own)
+                telling.add(found[ref])
+            else:
+                found[ref] = names.take(names.first_free(_LETTERS))
+    return found
+
+
+def _telling(step: Step, results: Mapping[str, StepResult], number: int) -> str:
+    """What a number, or a tuple of them, is called; "" for any other value."""
+    outcome = results[step.id].outcome
+    known = isinstance(outcome, Ran) and number < len(outcome.outputs)
+    value = outcome.outputs[number] if isinstance(outcome, Ran) and known else None
+    if isinstance(value, TupleType):
+        sizes = bool(value.items) and all(isinstance(item, NumberType) for item in value.items)
+        return "shape" if sizes else ""
+    if not isinstance(value, NumberType) and (known or step.spec.outputs[number].kind != "number"):
+        return ""
+    named = len(step.spec.outputs) == 1 and step.node.name.rstrip("0123456789") != step.spec.stem
+    if named:  # by a person
+        return step.node.name
+    if step.spec.key == "Tensor.size" and results[step.id].resolved.get("dim") != 0:
+        return "size"
+    return {"Tensor.dim": "rank", "Tensor.numel": "numel"}.get(step.spec.key, "n")
