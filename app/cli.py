@@ -95,6 +95,9 @@ def _parser() -> argparse.ArgumentParser:
     autograd.add_argument("--data", type=Path, help="folder of downloaded data sets")
     autograd.set_defaults(command=_autograd)
 
+    for command in (train, check, export, autograd):
+        command.add_argument("--trust", action="store_true", help="run the project's own files of layers, this once")
+
     doctor = commands.add_parser("doctor", help="what this machine has and lacks")
     doctor.set_defaults(command=_doctor)
     return parser
@@ -118,7 +121,7 @@ def _seed(text: str) -> int:
 
 
 def _train(options: argparse.Namespace) -> int:
-    project = _with_options(_read(options.project), options)
+    project = _with_options(_read(options), options)
     analysis = _sound(project)
     from app import preflight
     from app.training.control import Control
@@ -143,7 +146,7 @@ def _train(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    project = _read(options.project)
+    project = _read(options)
     analysis, problems = _analysed(project)
     errors = [problem for problem in problems if problem.severity == "error"]
     if options.json:
@@ -163,10 +166,13 @@ def _export(options: argparse.Namespace) -> int:
     weights: Path | None = options.weights
     if weights and weights.suffix not in (".safetensors", ".pt"):
         raise Refused(f"{weights} ends in {weights.suffix or 'nothing'}; weights are .safetensors or .pt")
-    project = _read(options.project)
+    project = _read(options)
     analysis = _sound(project)
     if options.code:
-        _write_text(options.code, analysis.source.text)
+        from app.export.layers import write_model
+
+        with _writing(options.code):
+            print(*write_model(analysis.source, options.code, [options.script] if options.script else []), sep="\n")
     if options.script:
         from app import preflight
         from app.export.script import training_script
@@ -188,17 +194,15 @@ def _autograd(options: argparse.Namespace) -> int:
     path: Path = options.out
     if path.suffix not in PICTURES:
         raise Refused(f"{path} ends in {path.suffix or 'nothing'}; it can be {', '.join(PICTURES)}")
-    project = _read(options.project)
+    project = _read(options)
     analysis = _sound(project)
-    from app import inspection, preflight
+    from app import inspection, own_layers, preflight
     from app.autograd.capture import CaptureError
     from app.autograd.tape import to_json
-    from app.builder.blocks import with_blocks
-    from app.builder.catalog import catalog
     from app.data.sources import DataError
 
     job = preflight.job(project, analysis, str(options.data) if options.data else None)
-    labels = inspection.node_labels(project.graph, with_blocks(catalog(), project.blocks))
+    labels = inspection.node_labels(project.graph, own_layers.ops_of(project))
     try:
         tape = inspection.capture_batch(job, labels, train=not options.eval, batch=options.batch)
     except (CaptureError, DataError) as error:
@@ -223,11 +227,15 @@ def _doctor(_options: argparse.Namespace) -> int:
 # -- shared steps -----------------------------------------------------------------------------------------------------
 
 
-def _read(path: Path) -> Project:
+def _read(options: argparse.Namespace) -> Project:
+    from app import own_layers
     from app.project_file import ProjectFileError, read
 
+    path: Path = options.project
     try:
-        return read(path)
+        project = read(path)
+        own_layers.admit(project, options.trust)
+        return project
     except ProjectFileError as error:
         raise Refused(str(error)) from error
     except OSError as error:
@@ -251,18 +259,21 @@ def _with_options(project: Project, options: argparse.Namespace) -> Project:
 
 
 def _analysed(project: Project) -> tuple[Analysis, tuple[Problem, ...]]:
-    from app import preflight
+    from app import own_layers, preflight
     from app.builder.analysis import analyse
-    from app.builder.blocks import with_blocks
-    from app.builder.catalog import catalog
 
-    analysis = analyse(project.graph, with_blocks(catalog(), project.blocks))
+    analysis = analyse(project.graph, own_layers.ops_of(project))
     found = analysis.problems
     return analysis, (*found, *preflight.problems(project, analysis)) if analysis.runnable else found
 
 
 def _sound(project: Project) -> Analysis:
     """The analysis of a project without errors; else every error goes to stderr and the command ends with 1."""
+    from app import own_layers
+
+    if files := own_layers.waiting(project):
+        names = ", ".join(str(one.path) for one in files)
+        raise Refused(f"{names} is not trusted yet and nothing of it was run; look at it, then give --trust", 1)
     analysis, problems = _analysed(project)
     errors = [problem for problem in problems if problem.severity == "error"]
     for problem in errors:
@@ -304,14 +315,15 @@ def _interruptible(control: Control) -> Iterator[None]:
 
 def _leave(folder: Path, project: Project, job: Job, weights: Any, history: Any) -> list[str]:
     """Write what the run leaves; returns the names of the files."""
+    from app.export.layers import write_model
     from app.export.script import training_script
 
-    (folder / "model.py").write_text(job.source.text, encoding="utf-8")
+    model, *own = write_model(job.source, folder / "model.py", [folder / "train.py"])
     (folder / "train.py").write_text(training_script(job), encoding="utf-8")
     _save(weights, folder / "weights.safetensors")
     _save(weights, folder / "weights.pt")
     (folder / "metrics.csv").write_text(history.to_csv(), encoding="utf-8")
-    names = ["model.py", "train.py", "weights.safetensors", "weights.pt", "metrics.csv"]
+    names = [model.name, *(path.name for path in own), "train.py", "weights.safetensors", "weights.pt", "metrics.csv"]
     try:
         from app.views.pictures import run_pictures
     except ImportError as error:

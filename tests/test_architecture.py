@@ -27,8 +27,8 @@ LEAVES = "frozen source layer_files rng resources torchvision_import"
 
 # Values and pure functions over them.
 PURE = """
-    project project_file sheet_file library preflight inspection examples builder data training telemetry autograd
-    export drawing layout graphviz_export
+    project project_file sheet_file library trust own_layers preflight inspection examples builder data training
+    telemetry autograd export drawing layout graphviz_export
 """
 
 # The only mutable truth, and what runs beside the window's thread.
@@ -53,6 +53,7 @@ ARROWS = {
     "sheet_file": "builder",
     "library": "project project_file builder",  # blocks that a person keeps are project files
     "trust": "",  # hashes that a person said may run
+    "own_layers": "project trust builder",  # which files of a project may run where no window asks
     "project": "builder.graph builder.blocks builder.sheet data.config training.config",
     "builder": "",
     "builder.drawing": "drawing",

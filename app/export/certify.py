@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 # Runs with `python -I`: no folder of ours on the path, no environment variables, no user packages. `app` is barred
 # even where it is installed.
 _CHILD = """\
-import importlib.util, json, sys
+import importlib.util, json, os, sys
 sys.modules["app"] = None
 import torch
 
-model_py, class_name, weights, tensors, threads, seed = sys.argv[1:]
+model_py, class_name, weights, tensors, threads, seed, *layers = sys.argv[1:]
 
 
 def flat(value):
@@ -54,12 +54,18 @@ def difference(a, b):
     return (a.double() - b.double()).abs().max().item()
 
 
+def imported(name, path):
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
 torch.set_num_threads(int(threads))
-spec = importlib.util.spec_from_file_location("model", model_py)
-module = importlib.util.module_from_spec(spec)
-sys.modules["model"] = module
-spec.loader.exec_module(module)
-net = getattr(module, class_name)()
+for path in layers:
+    imported(os.path.splitext(os.path.basename(path))[0], path)
+net = getattr(imported("model", model_py), class_name)()
 if weights.endswith(".safetensors"):
     from safetensors.torch import load_file
     state = load_file(weights)
@@ -137,9 +143,12 @@ def certify(
     expected: Reference,
     *,
     class_name: str = "Net",
+    layers: Sequence[str | Path] = (),
     timeout: float = 120.0,
 ) -> Certificate:
     """Run `model_py` with `weights` (`.pt` or `.safetensors`) in a clean Python process and compare the outputs.
+
+    `layers` are the exported files that it imports; nothing else beside it can be found there.
 
     The process is this Python's, isolated, with torch alone (and safetensors for its own files).
     """
@@ -150,7 +159,8 @@ def certify(
         tensors = Path(folder) / "expected.pt"
         torch.save({"inputs": list(expected.inputs), "outputs": list(expected.outputs)}, tensors)
         files = [str(Path(model_py).resolve()), class_name, str(Path(weights).resolve()), str(tensors)]
-        command = [sys.executable, "-I", "-c", _CHILD, *files, str(torch.get_num_threads()), str(expected.seed)]
+        command = [sys.executable, "-I", "-c", _CHILD, *files, str(torch.get_num_threads()), str(expected.seed),
+                   *(str(Path(path).resolve()) for path in layers)]  # fmt: skip
         try:
             # The folder is left to its own, so that nothing beside the app is found by chance.
             run = subprocess.run(command, capture_output=True, text=True, timeout=timeout, cwd=folder, check=False)

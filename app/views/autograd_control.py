@@ -74,7 +74,7 @@ class AutogradControl(QObject):
     def _weights(self, job: Job) -> Any:
         """How to come by trained weights, or None where there are none for this source."""
         run, thread = self._session.current, self._session.thread
-        if run is None or thread is None or run.job.source.text != job.source.text or run.state == "starting":
+        if run is None or thread is None or not run.job.source.same_net(job.source) or run.state == "starting":
             return None
         if run.failed is not None and (thread.result is None or thread.result.state_dict is None):
             return None

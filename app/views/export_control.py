@@ -37,14 +37,15 @@ def write_export(choice: ExportChoice, job: Job, weights: Callable[[], Mapping[s
 
     Raises OSError or WeightsError; files that were written before stay.
     """
+    from app.export.layers import write_model
     from app.export.script import training_script
     from app.export.weights import save_pt, save_safetensors, write_text
 
     choice.folder.mkdir(parents=True, exist_ok=True)
     names = []
     if choice.code:
-        write_text(choice.folder / "model.py", job.source.text)
-        names.append("model.py")
+        written = write_model(job.source, choice.folder / "model.py", [choice.folder / "train.py"])
+        names += [path.name for path in written]
     if choice.script:
         write_text(choice.folder / "train.py", training_script(job))
         names.append("train.py")
@@ -114,7 +115,7 @@ class ExportControl(QObject):
         """How to come by the weights of the newest run, None if it trained another net or has none."""
         run, thread = self._session.current, self._session.thread
         analysis = self._live.analysis
-        if run is None or thread is None or analysis is None or run.job.source.text != analysis.source.text:
+        if run is None or thread is None or analysis is None or not run.job.source.same_net(analysis.source):
             return None
         result = thread.result
         if result is not None and result.state_dict is None:

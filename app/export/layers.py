@@ -1,0 +1,36 @@
+"""The exported class, and beside it the files of a person's own that it imports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from app.export.weights import write_text
+from app.source import Source
+
+
+def write_model(source: Source, path: Path, others: Iterable[Path] = ()) -> list[Path]:
+    """Write the class, and beside it every file that it imports from; returns what was written, the class first.
+
+    `others` are further files of this export. A person's own file stays as it is where the folder is its home. Raises
+    FileExistsError for a name that is taken, OSError.
+    """
+    files = list(_files(source, path.parent, {other.name.casefold() for other in (path, *others)}))
+    write_text(path, source.text)
+    for target, text in files:
+        if text is not None:
+            write_text(target, text)
+    return [path, *(target for target, _ in files)]
+
+
+def _files(source: Source, folder: Path, taken: set[str]) -> Iterator[tuple[Path, str | None]]:
+    """Where each file goes and its text, None for one that is there already."""
+    for file in source.files:
+        target = folder / file.name
+        if target.name.casefold() in taken:
+            raise FileExistsError(f"{target} would be both the net and the file that it imports; give it another name")
+        home = Path(file.path) if file.path else None
+        at_home = home is not None and home.exists() and target.exists() and target.samefile(home)
+        if at_home and target.read_text("utf-8-sig") != file.text:
+            raise FileExistsError(f"{target} was edited since and is not what ran; export into another folder")
+        yield target, None if at_home else file.text

@@ -1,0 +1,31 @@
+"""A project's own files of layers where no window asks about them: which may run, and the ops with them."""
+
+from __future__ import annotations
+
+from app import layer_files
+from app.builder.blocks import with_blocks
+from app.builder.catalog import Catalog, catalog
+from app.builder.custom import CustomFile, read_files, used_in, with_custom
+from app.project import Project
+from app.trust import Trust, default_file
+
+
+def admit(project: Project, all_of_them: bool) -> None:
+    """Let run what a person trusted in the window, and with `all_of_them` every file of the project, this once."""
+    Trust(default_file()).admit()
+    if all_of_them:
+        for one in read_files(project.layer_files):
+            if one.file is not None:
+                layer_files.allow(one.file.sha256)
+
+
+def ops_of(project: Project) -> Catalog:
+    """Torch's ops, the classes of the project's files and its blocks."""
+    return with_blocks(with_custom(catalog(), read_files(project.layer_files)), project.blocks)
+
+
+def waiting(project: Project) -> tuple[CustomFile, ...]:
+    """The files that the project uses and that nobody trusts yet."""
+    graphs = [project.graph, *(block.graph for block in project.blocks.values())]
+    files = (one for one in read_files(project.layer_files) if one.file is not None and not one.trusted)
+    return tuple(one for one in files if any(used_in(graph, one) for graph in graphs))
