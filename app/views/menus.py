@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from app.views.main_window import MainWindow
 
 Key = QKeySequence.StandardKey
+WAYS = ("left", "right", "up", "down")
 
 
 
@@ -149,8 +150,13 @@ def _layer(window: MainWindow, actions: Actions) -> None:
     for key in (*(f"align_{edge}" for edge in tidy.EDGES), *(f"distribute_{axis}" for axis in tidy.AXES)):
         _adopt(window, actions, align, key)
     menu.addSeparator()
-    for key in ("left", "right", "up", "down"):
-        _adopt(window, actions, menu, key)
+    notes = menu.addMenu("&Comments and bends")
+    for key in ("comment", "fit_frame", "next_note", "previous_note", "bend", "straighten",
+                *(f"grow_{way}" for way in WAYS)):  # fmt: skip
+        _adopt(window, actions, notes, key)
+    walk = menu.addMenu("&Walk and nudge")
+    for key in (*WAYS, *(f"nudge_{way}" for way in WAYS)):
+        _adopt(window, actions, walk, key)
 
 
 def _run(window: MainWindow, actions: Actions) -> None:

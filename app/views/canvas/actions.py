@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.builder import tidy
 from app.builder.arrange import GRID
+from app.builder.sheet import FRAME
 from app.views import icons
 from app.views.canvas import walking
 
@@ -44,7 +45,13 @@ ROWS = (
     Row("replace", "Replace…", ("Ctrl+R",)),
     Row("mute", "Mute or Unmute", ("M",), "mute"),
     Row("freeze", "Freeze or Unfreeze", ("Shift+F",), "snowflake"),
-    Row("lay_out", "Lay Out", ("L",), "tree"),
+    Row("comment", "Comment, or Frame round the Selection", ("C",), "comment"),
+    Row("fit_frame", "Fit Frame to What Is in It"),
+    Row("next_note", "Go to the Next Comment or Frame", ("N",)),
+    Row("previous_note", "Go to the Comment or Frame before", ("Shift+N",)),
+    Row("bend", "Add a Bend to the Wire", ("B",)),
+    Row("straighten", "Straighten the Wire", ("Shift+B",)),
+    Row("lay_out", "Lay Out All, or the Selection", ("L",), "tree"),
     *(Row(f"align_{edge}", f"Align {edge.title()}") for edge in tidy.EDGES),
     *(Row(f"distribute_{axis}", f"Distribute {axis.title()}ly") for axis in tidy.AXES),
     Row("frame_selection", "Frame Selection", ("F", "."), "frame"),
@@ -61,6 +68,10 @@ ROWS = (
     Row("nudge_right", "Nudge Right", ("Shift+Right",)),
     Row("nudge_up", "Nudge Up", ("Shift+Up",)),
     Row("nudge_down", "Nudge Down", ("Shift+Down",)),
+    Row("grow_left", "Make the Comment or Frame Narrower", ("Ctrl+Left",)),
+    Row("grow_right", "Make the Comment or Frame Wider", ("Ctrl+Right",)),
+    Row("grow_up", "Make the Comment or Frame Lower", ("Ctrl+Up",)),
+    Row("grow_down", "Make the Comment or Frame Taller", ("Ctrl+Down",)),
 )
 
 
@@ -82,10 +93,10 @@ def make(widget: QWidget, does: dict[str, Callable[[], object]]) -> dict[str, QA
 
 def doings(canvas: Canvas) -> dict[str, Callable[[], object]]:
     """What each action of a canvas does, by key."""
-    commands, view = canvas.commands, canvas.view
+    commands, view, hand = canvas.commands, canvas.view, canvas.hand
     steps = {"left": (-GRID, 0), "right": (GRID, 0), "up": (0, -GRID), "down": (0, GRID)}
     return {
-        "search": canvas.open_search,
+        "search": hand.open_search,
         "cut": commands.cut,
         "copy": commands.copy,
         "paste": commands.paste,
@@ -93,12 +104,18 @@ def doings(canvas: Canvas) -> dict[str, Callable[[], object]]:
         "delete": commands.delete,
         "delete_reconnect": commands.delete_reconnect,
         "select_all": commands.select_all,
-        "edit": canvas.edit_selected,
-        "rename": canvas.rename_selected,
-        "replace": canvas.replace_selected,
+        "edit": hand.edit,
+        "rename": hand.rename,
+        "replace": hand.replace,
         "mute": partial(commands.toggle, "muted"),
         "freeze": partial(commands.toggle, "frozen"),
-        "lay_out": canvas.lay_out,
+        "comment": hand.comment,
+        "fit_frame": commands.notes.fit,
+        "next_note": partial(hand.step_note, 1),
+        "previous_note": partial(hand.step_note, -1),
+        "bend": hand.bend,
+        "straighten": hand.straighten,
+        "lay_out": hand.lay_out,
         **{f"align_{edge}": partial(commands.align, edge) for edge in tidy.EDGES},
         **{f"distribute_{axis}": partial(commands.distribute, axis) for axis in tidy.AXES},
         "frame_selection": canvas.frame_selection,
@@ -106,10 +123,32 @@ def doings(canvas: Canvas) -> dict[str, Callable[[], object]]:
         "zoom_in": partial(view.zoom_by, 1.25),
         "zoom_out": partial(view.zoom_by, 0.8),
         "zoom_100": partial(view.zoom_to, 1.0),
-        "cancel": canvas.cancel,
-        **{way: partial(canvas.walk, getattr(walking, way.upper())) for way in steps},
+        "cancel": hand.cancel,
+        **{way: partial(hand.walk, getattr(walking, way.upper())) for way in steps},
         **{f"nudge_{way}": partial(commands.nudge, *by) for way, by in steps.items()},
+        **{f"grow_{way}": partial(commands.notes.grow, *by) for way, by in steps.items()},
     }
+
+
+def enable(canvas: Canvas) -> None:
+    """Actions that need a selection are grey without one."""
+    nodes, notes = canvas.selection.ids, canvas.scene.notes.selected
+    one = canvas.selection.single is not None
+    wires = bool(canvas.scene.selected_wires)
+    comments = canvas.scene.notes.comments
+    wants = {
+        **dict.fromkeys(("cut", "copy", "duplicate"), bool(nodes or notes)),
+        **dict.fromkeys(("delete_reconnect", "mute", "freeze"), bool(nodes)),
+        **dict.fromkeys(("rename", "edit"), one or (len(notes) == 1 and not nodes)),
+        "replace": one,
+        "fit_frame": any(comments[note].kind == FRAME for note in notes if note in comments),
+        **dict.fromkeys(("bend", "straighten"), one or wires),
+        **{row.key: bool(notes) for row in ROWS if row.key.startswith("grow_")},
+        **{row.key: len(nodes) >= 2 for row in ROWS if row.key.startswith("align_")},
+        **{row.key: len(nodes) >= 3 for row in ROWS if row.key.startswith("distribute_")},
+    }
+    for key, on in wants.items():
+        canvas.actions[key].setEnabled(on)
 
 
 def _caller(function: Callable[[], object]) -> Callable[[], None]:

@@ -13,12 +13,18 @@ from app.builder.catalog import Catalog
 from app.document import Document
 from app.project import Project
 from app.views import theme
-from app.views.canvas import actions, walking
+from app.views.canvas import actions
+from app.views.canvas.autoscroll import AutoScroll
 from app.views.canvas.callouts import Callouts
 from app.views.canvas.commands import Commands
 from app.views.canvas.finder import Finder
+from app.views.canvas.geometry import bounds
+from app.views.canvas.glide import Glide
+from app.views.canvas.hand import Hand
+from app.views.canvas.hit import Hit
 from app.views.canvas.menus import menu_for
 from app.views.canvas.minimap import Minimap
+from app.views.canvas.note_field import Writing
 from app.views.canvas.overlays import (
     EDGE,
     Breadcrumb,
@@ -32,18 +38,18 @@ from app.views.canvas.overlays import (
 )
 from app.views.canvas.painter import forget_fonts
 from app.views.canvas.rename import RenameField
-from app.views.canvas.scene import CanvasScene, Hit
+from app.views.canvas.scene import CanvasScene
 from app.views.canvas.search import SearchBox
 from app.views.canvas.view import CanvasView
 from app.views.selection import Selection
 from app.views.widgets.empty import EmptyState
-from app.views.widgets.painting import announce
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
 
 SAID_FOR = 6000
 CACHE_KILOBYTES = 64 * 1024
+DRAWN = ("graph", "positions", "comments", "bends")  # the parts of a project that stand on the canvas
 LEAST_SHARE = 0.001  # what is a smaller part of the network has the lowest colour
 
 
@@ -65,6 +71,9 @@ class Canvas(QWidget):
         self.scene = CanvasScene(catalog, self)
         self.commands = Commands(document, selection, catalog, self.scene, self)
         self.view = CanvasView(self.scene, self.commands, selection, self)
+        self.scroll = AutoScroll(self.view)
+        self.glide = Glide(self.scene, self)
+        self.hand = Hand(self)
         self._framed = False
         self._running = False
         self._gradient_bounds: tuple[str, str] | None = None
@@ -98,6 +107,7 @@ class Canvas(QWidget):
         hint = "Drag a layer here, or press Tab to search."
         self.callouts = Callouts(self)
         self.finder = Finder(self)
+        self.writing = Writing(self)
         # It stands in the viewport, so that a layer can be let go on it.
         ground = self.view.viewport()
         self.empty = EmptyState("add", "Nothing on the canvas yet", hint, "Choose an example…", ground)
@@ -110,6 +120,7 @@ class Canvas(QWidget):
         theme.manager().changed.connect(self._retheme)
         self.commands.said.connect(self.say)
         self.commands.said.connect(self.said)
+        self.commands.marked.connect(self._enable)
         view = self.view
         view.zoomed.connect(self.zoom_control.set_zoom)
         view.moved.connect(self._moved)
@@ -117,6 +128,8 @@ class Canvas(QWidget):
         view.search_wanted.connect(self.finder.at)
         view.loose_end.connect(self.finder.for_loose_end)
         view.open_wanted.connect(self.editRequested)
+        view.note_wanted.connect(self.writing.edit)
+        view.pressed.connect(self.glide.finish)
         view.menu_wanted.connect(self._menu)
         view.dragging.connect(self._dragging)
         view.focus_ring.connect(self.ring.setVisible)
@@ -216,48 +229,17 @@ class Canvas(QWidget):
 
     def frame_selection(self) -> None:
         """Show the selected nodes, or everything."""
-        area = self.scene.rect_of(self.selection.ids)
+        area = bounds([self.scene.rect_of(self.selection.ids), *self.scene.notes.bodies(self.scene.notes.selected)])
         self.view.frame(area if not area.isEmpty() else self.scene.whole(), most=max(1.0, min(self.view.zoom, 1.5)))
 
     def reveal(self, nodes: Iterable[str]) -> None:
         """Move as little as it takes to have nodes in sight."""
-        area = self.scene.rect_of(nodes)
+        self.reveal_area(self.scene.rect_of(nodes))
+
+    def reveal_area(self, area: QRectF) -> None:
+        """Move as little as it takes to have an area of the scene in sight."""
         if not area.isEmpty() and not self.view.visible_area().adjusted(40, 56, -40, -40).contains(area):
             self.view.show_point(area.center())
-
-    def lay_out(self) -> None:
-        """Place all nodes anew, in rows as wide as the window."""
-        if self.scene.nodes:
-            self.commands.lay_out(max(self.width() - 96.0, 640.0))
-            self.frame_all()
-
-    def open_search(self) -> None:
-        """Search a layer to add, at the pointer if it is over the canvas."""
-        spot = self.view.mapFromGlobal(self.cursor().pos())
-        inside = self.view.viewport().rect().contains(spot) and self.underMouse()
-        self.finder.at(self.view.mapToScene(spot) if inside else self.view.visible_area().center(), inside)
-
-    def rename_selected(self) -> None:
-        """Edit the name of the selected node where it stands."""
-        node = self.selection.single
-        if node not in self.scene.nodes:
-            self.say("Select one node to rename it")
-            return
-        self.reveal([node])
-        body = self.scene.nodes[node].body
-        area = self.on_canvas(QRectF(body.left(), body.top() + 2, body.width(), 26))
-        self.rename_field.open_over(node, self.scene.graph.nodes[node].name, area)
-
-    def replace_selected(self) -> None:
-        """Search another op for the selected node."""
-        single = self.selection.single
-        if single in self.scene.nodes:
-            self.finder.for_node(single)
-
-    def cancel(self) -> None:
-        """Cancel the gesture under way; without one select nothing."""
-        if not self.view.cancel_gesture():
-            self.commands.select(())
 
     def say(self, text: str) -> None:
         """A word at the foot of the canvas, for a while."""
@@ -266,9 +248,10 @@ class Canvas(QWidget):
     # --- Following the document, the selection, the theme
 
     def _changed(self, before: Project, after: Project) -> None:
-        if before.graph is not after.graph or before.positions is not after.positions:
+        if any(getattr(before, part) is not getattr(after, part) for part in DRAWN):
             if self.view.busy:
                 self.view.cancel_gesture()
+            self.glide.finish()
             self.scene.show_project(after)
             kept = self.selection.ids & frozenset(after.graph.nodes)
             if kept != self.selection.ids:
@@ -284,7 +267,7 @@ class Canvas(QWidget):
         QTimer.singleShot(0, self, self._frame_once)
 
     def _frame_once(self) -> None:
-        if not self._framed and self.scene.nodes and self.isVisible():
+        if not self._framed and (self.scene.nodes or self.scene.notes.items) and self.isVisible():
             self._framed = True
             self.frame_all()
 
@@ -292,6 +275,8 @@ class Canvas(QWidget):
         self.scene.set_selected(ids)
         if origin is not self:
             self.scene.select_wires(())
+            self.scene.notes.select(())
+            self.scene.bends.select(None)
             self.reveal(ids)
         self.callouts.show()
         self._enable()
@@ -311,7 +296,7 @@ class Canvas(QWidget):
         self.view.viewport().update()
 
     def _refresh(self) -> None:
-        some = bool(self.scene.nodes)
+        some = bool(self.scene.nodes or self.scene.notes.items)
         self.empty.setVisible(not some)
         self.minimap.setVisible(some)
         self.zoom_control.setVisible(some)
@@ -320,42 +305,12 @@ class Canvas(QWidget):
 
     def _enable(self) -> None:
         """Actions that need a selection are grey without one."""
-        ids, one = bool(self.selection.ids), self.selection.single is not None
-        for key in ("cut", "copy", "duplicate", "delete_reconnect", "frame_selection", "mute", "freeze"):
-            self.actions[key].setEnabled(ids or key == "frame_selection")
-        for key in ("rename", "edit", "replace"):
-            self.actions[key].setEnabled(one)
-        count = len(self.selection.ids)
-        for key, action in self.actions.items():
-            if key.startswith(("align_", "distribute_")):
-                action.setEnabled(count >= (2 if key.startswith("align_") else 3))
+        actions.enable(self)
 
     # --- Keys and menus
 
     def _back_to_view(self) -> None:
         self.view.setFocus()
-
-    def edit_selected(self) -> None:
-        """Ask for the form of the selected node."""
-        if self.selection.single is not None:
-            self.editRequested.emit(self.selection.single)
-
-    def walk(self, direction: tuple[int, int]) -> None:
-        """One node selected: walk. Several: nudge by a pixel. None: begin with the first."""
-        if len(self.selection.ids) > 1:
-            self.commands.nudge(*direction)
-            return
-        places = {node: item.body for node, item in self.scene.nodes.items()}
-        single = self.selection.single
-        if single in places:
-            target = walking.step(self.scene.graph, places, single, direction)
-        else:
-            target = min(places, key=lambda node: (places[node].top() // 40, places[node].left()), default=None)
-        if target is not None:
-            self.commands.select([target])
-            self.reveal([target])
-            face = self.scene.nodes[target].face
-            announce(self.view, f"{face.name}, {face.line}")
 
     def _menu(self, hit: Hit, spot: QPoint) -> None:
         menu = menu_for(self, hit, spot)
@@ -375,6 +330,7 @@ class Canvas(QWidget):
     def _moved(self) -> None:
         self.minimap.set_seen(self.view.visible_area())
         self.callouts.place()
+        self.writing.place()
 
     def _dragging(self, on: bool) -> None:
         if on:

@@ -1,4 +1,4 @@
-"""Nodes as text, between windows and programs: the text of a project file with these nodes alone.
+"""Nodes and notes as text, between windows and programs: the text of a project file with these alone.
 
 What comes from the clipboard is read as strictly as a file, and is data like a file.
 """
@@ -18,8 +18,9 @@ class NotNodes(ValueError):
 
 
 def to_text(piece: Piece) -> str:
-    """The text of some nodes."""
-    return project_file.dumps(Project(name=NAME, graph=piece.graph, positions=piece.positions)).decode()
+    """The text of some nodes, with comments, frames and bends."""
+    project = Project(NAME, piece.graph, piece.positions, piece.comments, piece.bends)
+    return project_file.dumps(project).decode()
 
 
 def from_text(text: str) -> Piece:
@@ -34,6 +35,6 @@ def from_text(text: str) -> Piece:
         if '"tapedeck"' not in text[:200]:
             raise NotNodes("The clipboard holds text that is no nodes from Tapedeck") from error
         raise NotNodes(f"The nodes on the clipboard cannot be read: {error}") from error
-    if not project.graph.nodes:
+    if not project.graph.nodes and not project.comments:
         raise NotNodes("The project on the clipboard has no nodes")
-    return Piece(project.graph, project.positions)
+    return Piece(project.graph, project.positions, project.comments, project.bends)

@@ -1,55 +1,108 @@
-"""The context menus: of a node, of a wire, of nothing."""
+"""The context menus: of a node, of a wire and its bends, of a comment or frame, of nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QPoint
-from PySide6.QtGui import QAction
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QAction, QColor, QIcon, QPainter, QPixmap
 from PySide6.QtWidgets import QMenu
 
-from app.views import icons
-from app.views.canvas.scene import Hit
+from app.builder.graph import Edge
+from app.builder.sheet import FRAME
+from app.views import icons, theme
+from app.views.canvas.hit import Hit
+from app.views.canvas.search import CATEGORIES
 
 if TYPE_CHECKING:
     from app.views.canvas.canvas import Canvas
 
 NODE = (
-    "edit", "rename", "replace", "mute", "freeze", None, "cut", "copy", "duplicate", None, "delete",
-    "delete_reconnect", None, "frame_selection",
+    "edit", "rename", "replace", "mute", "freeze", None, "cut", "copy", "duplicate", "comment", None, "delete",
+    "delete_reconnect", None, "lay_out", "frame_selection",
 )  # fmt: skip
-EMPTY = ("search", "paste", None, "select_all", "lay_out", None, "frame_all", "zoom_100")
+NOTE = (None, "cut", "copy", "duplicate", "comment", None, "delete", None, "frame_selection")
+EMPTY = ("search", "comment", "paste", None, "select_all", "lay_out", None, "frame_all", "zoom_100")
 
 
 def menu_for(canvas: Canvas, hit: Hit, spot: QPoint) -> QMenu:
     """The menu for what was clicked with the right button, at a spot of the screen."""
     menu = QMenu(canvas)
+    point = canvas.view.mapToScene(canvas.view.mapFromGlobal(spot))
     if hit.wire is not None:
-        wire = hit.wire
-        canvas.commands.select(())
-        canvas.scene.select_wires([wire])
-        point = canvas.view.mapToScene(canvas.view.mapFromGlobal(spot))
-        cut = QAction(icons.icon("cut"), "Cut Wire", menu)
-        cut.triggered.connect(lambda: canvas.commands.cut_wire(wire))
-        insert = QAction(icons.icon("add"), "Insert Layer…", menu)
-        insert.triggered.connect(lambda: canvas.finder.for_wire(wire, point))
-        menu.addActions([insert, cut])
-        return menu
-    if hit.node is not None and hit.node not in canvas.selection.ids:
-        canvas.commands.select([hit.node])
-    for key in EMPTY if hit.node is None else NODE:
-        if key is None:
-            menu.addSeparator()
-        elif key == "paste":
-            menu.addAction(_paste_here(canvas, menu, spot))
-        else:
-            menu.addAction(canvas.actions[key])
+        _of_wire(canvas, menu, hit.wire, hit.bend, point)
+    elif hit.note is not None:
+        _of_note(canvas, menu, hit.note)
+    elif hit.node is not None:
+        if hit.node not in canvas.selection.ids:
+            canvas.commands.select([hit.node])
+        _fill(canvas, menu, NODE, point)
+    else:
+        _fill(canvas, menu, EMPTY, point)
     return menu
 
 
-def _paste_here(canvas: Canvas, menu: QMenu, spot: QPoint) -> QAction:
-    """Pasting from the menu puts things where the menu was opened."""
-    point = canvas.view.mapToScene(canvas.view.mapFromGlobal(spot))
-    action = QAction(icons.icon("paste"), "Paste Here", menu)
-    action.triggered.connect(lambda: canvas.commands.paste(point))
+def _fill(canvas: Canvas, menu: QMenu, keys: Iterable[str | None], point: QPointF) -> None:
+    for key in keys:
+        if key is None:
+            menu.addSeparator()
+        elif key == "paste":  # from the menu, things are put where it was opened
+            _add(menu, "Paste Here", lambda: canvas.commands.paste(point), "paste")
+        elif key == "comment" and not canvas.selection.ids and not canvas.scene.notes.selected:
+            _add(menu, "Comment Here", lambda: canvas.writing.begin(point), "comment")
+        else:
+            menu.addAction(canvas.actions[key])
+
+
+def _of_wire(canvas: Canvas, menu: QMenu, wire: Edge, bend: int | None, point: QPointF) -> None:
+    commands = canvas.commands
+    commands.select_wire(wire, bend)
+    _add(menu, "Insert Layer…", lambda: canvas.finder.for_wire(wire, point), "add")
+    if bend is None:
+        _add(menu, "Add a Bend", lambda: commands.notes.bend(wire, point))
+    else:
+        _add(menu, "Remove the Bend", lambda: commands.notes.unbend(wire, bend))
+    if commands.project.bends.get(wire):
+        _add(menu, "Straighten", lambda: commands.notes.straighten(wire))
+    menu.addSeparator()
+    _add(menu, "Cut Wire", lambda: commands.cut_wire(wire), "cut")
+
+
+def _of_note(canvas: Canvas, menu: QMenu, note: str) -> None:
+    if note not in canvas.scene.notes.selected:
+        canvas.commands.select((), [note])
+    value = canvas.scene.notes.comments[note]
+    frame = value.kind == FRAME
+    _add(menu, "Rename Frame" if frame else "Edit Comment", lambda: canvas.writing.edit(note))
+    colors = menu.addMenu("Colour")
+    for color, name in (("", "Plain"), *CATEGORIES.items()):
+        action = _add(colors, name, lambda chosen=color: canvas.commands.notes.tint(chosen))
+        action.setIcon(_swatch(theme.current().categories.get(color, theme.current().line3)))
+        action.setCheckable(True)
+        action.setChecked(color == value.color)
+    if frame:
+        menu.addAction(canvas.actions["fit_frame"])
+    _fill(canvas, menu, NOTE, QPointF())
+
+
+def _add(menu: QMenu, text: str, does: Callable[[], object], icon: str = "") -> QAction:
+    action = QAction(text, menu)
+    if icon:
+        action.setIcon(icons.icon(icon))
+    action.triggered.connect(lambda *_: does())
+    menu.addAction(action)
     return action
+
+
+def _swatch(color: QColor) -> QIcon:
+    picture = QPixmap(32, 32)
+    picture.setDevicePixelRatio(2.0)
+    picture.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(picture)
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(color)
+    painter.drawRoundedRect(3, 3, 10, 10, 3, 3)
+    painter.end()
+    return QIcon(picture)

@@ -22,12 +22,20 @@ from PySide6.QtWidgets import QApplication, QGraphicsView, QToolTip, QWidget
 from app.views.canvas import gestures
 from app.views.canvas.commands import Commands
 from app.views.canvas.faces import Pin
+from app.views.canvas.gesture import Gesture
+from app.views.canvas.hit import Hit
 from app.views.canvas.scene import CanvasScene
 from app.views.roaming import RoamingView
 from app.views.selection import Selection
 from app.views.widgets.painting import KEY_REASONS
 
 MIME = "application/x-tapedeck-op"
+SIZING = {
+    **dict.fromkeys(("l", "r"), Qt.CursorShape.SizeHorCursor),
+    **dict.fromkeys(("t", "b"), Qt.CursorShape.SizeVerCursor),
+    **dict.fromkeys(("lt", "rb"), Qt.CursorShape.SizeFDiagCursor),
+    **dict.fromkeys(("rt", "lb"), Qt.CursorShape.SizeBDiagCursor),
+}  # fmt: skip
 
 
 class CanvasView(RoamingView):
@@ -37,6 +45,8 @@ class CanvasView(RoamingView):
     search_wanted = Signal(QPointF)
     loose_end = Signal(str, bool, object, QPointF)  # node, from an output, pin, where it was let go
     open_wanted = Signal(str)
+    note_wanted = Signal(str)
+    pressed = Signal()
     menu_wanted = Signal(object, QPoint)
     dragging = Signal(bool)
     focus_ring = Signal(bool)
@@ -46,7 +56,7 @@ class CanvasView(RoamingView):
     ) -> None:
         super().__init__(scene, parent)
         self.canvas_scene, self.commands, self.selection = scene, commands, selection
-        self._gesture: gestures.Gesture | None = None
+        self._gesture: Gesture | None = None
         self._button = Qt.MouseButton.NoButton
         self._space = False
         self.pointer = QPointF()
@@ -84,6 +94,11 @@ class CanvasView(RoamingView):
         self.loose_end.emit(node, from_output, pin, point)
 
     @property
+    def gesture(self) -> Gesture | None:
+        """The gesture under way."""
+        return self._gesture
+
+    @property
     def busy(self) -> bool:
         """Whether a gesture is under way."""
         return self._gesture is not None
@@ -95,13 +110,14 @@ class CanvasView(RoamingView):
             gesture.cancel()
         return gesture is not None
 
-    def _begin(self, gesture: gestures.Gesture | None, event: QMouseEvent) -> None:
+    def _begin(self, gesture: Gesture | None, event: QMouseEvent) -> None:
         self.cancel_gesture()
         self._gesture, self._button = gesture, event.button()
         if gesture is not None:
             gesture.start(event.modifiers())
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
+        self.pressed.emit()
         point = self.mapToScene(event.position().toPoint())
         self.pointer = point
         left, middle = Qt.MouseButton.LeftButton, Qt.MouseButton.MiddleButton
@@ -138,23 +154,39 @@ class CanvasView(RoamingView):
             hit = self.canvas_scene.hit(point, self.zoom)
             if hit.node is not None and hit.pin is None:
                 self.open_wanted.emit(hit.node)
-            elif hit.node is None and hit.wire is None:
+            elif hit.wire is not None and hit.bend is not None:
+                self.commands.notes.unbend(hit.wire, hit.bend)
+            elif hit.wire is not None:
+                self.commands.notes.bend(hit.wire, point)
+            elif hit.note is not None:
+                self.note_wanted.emit(hit.note)
+            elif hit.node is None:
                 self.search_wanted.emit(point)
         event.accept()
 
     def _hover(self, point: QPointF) -> None:
         hit = self.canvas_scene.hit(point, self.zoom)
         self.canvas_scene.set_hovered(hit.node, hit.wire)
+        self.canvas_scene.notes.set_hovered(hit.note)
         self.selection.hover(hit.node)
-        cursor = Qt.CursorShape.CrossCursor if hit.pin is not None else Qt.CursorShape.ArrowCursor
+        cursor = self._cursor(hit)
         if self._space:
             cursor = Qt.CursorShape.OpenHandCursor
         if self.viewport().cursor().shape() != cursor:
             self.viewport().setCursor(cursor)
 
+    @staticmethod
+    def _cursor(hit: Hit) -> Qt.CursorShape:
+        if hit.grip:
+            return SIZING[hit.grip]
+        if hit.bend is not None:
+            return Qt.CursorShape.SizeAllCursor
+        return Qt.CursorShape.CrossCursor if hit.pin is not None else Qt.CursorShape.ArrowCursor
+
     def leaveEvent(self, event: QEvent) -> None:
         if self._gesture is None:
             self.canvas_scene.set_hovered(None)
+            self.canvas_scene.notes.set_hovered(None)
             self.selection.hover(None)
         super().leaveEvent(event)
 

@@ -1,0 +1,66 @@
+"""The view moves along while something is dragged at its edge, faster the further out the pointer is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QTimer
+from PySide6.QtGui import QDragMoveEvent, QMouseEvent
+from PySide6.QtWidgets import QApplication
+
+if TYPE_CHECKING:
+    from app.views.canvas.view import CanvasView
+
+EDGE = 32  # pixels of the viewport from its edge in which it moves
+FASTEST = 18.0  # pixels a tick
+TICK = 16  # milliseconds
+
+
+class AutoScroll(QObject):
+    """Watches the pointer over a view; moves the view on while the gesture under way `scrolls`."""
+
+    def __init__(self, view: CanvasView) -> None:
+        super().__init__(view)
+        self._view = view
+        self._spot = QPoint()
+        self._timer = QTimer(self)
+        self._timer.setInterval(TICK)
+        self._timer.timeout.connect(self.tick)
+        view.viewport().installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if isinstance(event, QMouseEvent | QDragMoveEvent):
+            self._spot = event.position().toPoint()
+            if self._timer.isActive():
+                return False
+            if self._view.busy and event.type() in (QEvent.Type.MouseMove, QEvent.Type.DragMove):
+                self._timer.start()
+        return False
+
+    def speed(self, spot: QPoint) -> QPointF:
+        """Pixels a tick by which the view goes on, for a pointer at a spot of the viewport."""
+        size = self._view.viewport().size()
+        return QPointF(_speed(spot.x(), size.width()), _speed(spot.y(), size.height()))
+
+    def tick(self) -> None:
+        """Go on by one step, as long as the gesture is under way."""
+        gesture = self._view.gesture
+        if gesture is None:
+            self._timer.stop()
+            return
+        speed = self.speed(self._spot)
+        if gesture.scrolls and not speed.isNull():
+            self._view.pan(-speed.x(), -speed.y())
+            gesture.move(self._view.mapToScene(self._spot), QApplication.keyboardModifiers())
+
+
+def _speed(at: int, extent: int) -> float:
+    """
+    >>> _speed(400, 800), _speed(0, 800), _speed(900, 800), _speed(16, 800)
+    (0.0, -18.0, 18.0, -9.0)
+    """
+    inside = min(at, extent - at)
+    if inside >= EDGE:
+        return 0.0
+    depth = min(1.0, (EDGE - inside) / EDGE)
+    return round(FASTEST * depth, 1) * (-1.0 if at < extent / 2 else 1.0)
