@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from app.builder import edits, rules
-from app.builder.analysis import analyse
+from app.builder.analysis import Analysis, analyse
 from app.builder.arrange import GAP, GRID, ROW_WIDTH, Size
-from app.builder.catalog import catalog
+from app.builder.blocks import Block, with_blocks
+from app.builder.catalog import Catalog, Param, catalog
+from app.builder.expressions import Expr
 from app.data.config import DataConfig
 from app.data.sources import MNIST
 from app.frozen import FrozenMap
@@ -28,15 +30,15 @@ CE, NLL, BCE = Choice("CrossEntropyLoss"), Choice("NLLLoss"), Choice("BCEWithLog
 
 
 class Sketch:
-    """A project under construction: each call adds a node behind others and returns its id."""
+    """A project under construction, or a block of one: each call adds a node behind others and returns its id."""
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.project = Project()
-        self.last = self.add("input", "input", shape=shape)
+    def __init__(self, shape: tuple[int, ...], name: str = "input", *blocks: Block) -> None:
+        self.project = Project(blocks=FrozenMap({block.name: block for block in blocks}))
+        self.last = self.add("input", name, shape=shape)
 
     def add(self, op: str, name: str, *sources: str, **params: Any) -> str:
         """A node on the required ports of which `sources` go in order, all of them on a port that takes a list."""
-        graph, ops = self.project.graph, catalog()
+        graph, ops = self.project.graph, with_blocks(catalog(), self.project.blocks)
         new = edits.new_node(graph, ops, op)
         graph = graph.with_node(replace(new, name=name, params=new.params.update(params)))
         ports = [port for port in ops[op].inputs if port.required]
@@ -50,6 +52,17 @@ class Sketch:
     def then(self, op: str, name: str, **params: Any) -> str:
         """A node behind the last one."""
         return self.add(op, name, self.last, **params)
+
+    def times(self, count: int) -> str:
+        """The last node, repeated."""
+        graph = self.project.graph
+        self.project = edits.changed(self.project, graph.with_node(replace(graph.nodes[self.last], repeat=count)))
+        return self.last
+
+    def block(self, name: str, note: str, *params: Param) -> Block:
+        """What was drawn as a block."""
+        self.then("output", "y")
+        return Block(name, self.project.graph, params=params, note=note)
 
     def finish(self, output: str, name: str, notes: str, training: TrainingConfig, data: DataConfig) -> Project:
         self.then("output", output)
@@ -118,33 +131,57 @@ def mlp() -> Project:
     return net.finish("logits", "MLP on digits", notes, training(20), DataConfig())
 
 
-def _norm_conv(net: Sketch, number: int, source: str, channels: int, **params: Any) -> str:
+def _norm_conv(net: Sketch, number: int, source: str, channels: int | Expr, **params: Any) -> str:
     conv = net.add("nn.Conv2d", f"conv{number}", source, out_channels=channels, bias=False, **params)
     return net.add("nn.BatchNorm2d", f"bn{number}", conv)
 
 
+CHANNELS = Expr("channels")
+
+
+def _residual() -> Block:
+    """Two convolutions and what came in."""
+    net = Sketch((32, 8, 8), "x")
+    came_in = net.last
+    _norm_conv(net, 1, came_in, CHANNELS, kernel_size=3, padding=1)
+    way = _norm_conv(net, 2, net.then("nn.ReLU", "relu1"), CHANNELS, kernel_size=3, padding=1)
+    net.add("operator.add", "add", way, came_in)
+    net.then("nn.ReLU", "relu2")
+    return net.block("Residual", "What it learns is added to what came in.", Param("channels", "int", 32, minimum=1))
+
+
+def _downsample() -> Block:
+    """A residual block that halves the picture; its shortcut is a convolution too."""
+    net = Sketch((32, 8, 8), "x")
+    came_in = net.last
+    _norm_conv(net, 1, came_in, CHANNELS, kernel_size=3, stride=2, padding=1)
+    way = _norm_conv(net, 2, net.then("nn.ReLU", "relu1"), CHANNELS, kernel_size=3, padding=1)
+    short = net.add("nn.Conv2d", "shortcut", came_in, out_channels=CHANNELS, kernel_size=1, stride=2, bias=False)
+    short = net.add("nn.BatchNorm2d", "bn3", short)
+    net.add("operator.add", "add", way, short)
+    net.then("nn.ReLU", "relu2")
+    note = "Half the picture, more channels: the shortcut is a convolution of 1×1 with stride 2."
+    return net.block("Downsample", note, Param("channels", "int", 64, minimum=1))
+
+
 def residual_net() -> Project:
-    net = Sketch((1, 8, 8))
+    net = Sketch((1, 8, 8), "input", _residual(), _downsample())
     _norm_conv(net, 1, net.last, 32, kernel_size=3, padding=1)
-    stem = net.then("nn.ReLU", "relu1")
-    _norm_conv(net, 2, stem, 32, kernel_size=3, padding=1)
-    way = _norm_conv(net, 3, net.then("nn.ReLU", "relu2"), 32, kernel_size=3, padding=1)
-    net.add("operator.add", "add1", way, stem)
-    first = net.then("nn.ReLU", "relu3")
-    _norm_conv(net, 4, first, 64, kernel_size=3, stride=2, padding=1)
-    way = _norm_conv(net, 5, net.then("nn.ReLU", "relu4"), 64, kernel_size=3, padding=1)
-    short = _norm_conv(net, 6, first, 64, kernel_size=1, stride=2)
-    net.add("operator.add", "add2", way, short)
-    net.then("nn.ReLU", "relu5")
+    net.then("nn.ReLU", "relu1")
+    net.then("block.Residual", "stage1")
+    net.times(3)
+    net.then("block.Downsample", "down")
+    net.then("block.Residual", "stage2", channels=64)
+    net.times(2)
     net.then("nn.AdaptiveAvgPool2d", "avgpool", output_size=1)
     net.then("nn.Flatten", "flatten")
     net.then("nn.Linear", "fc", out_features=10)
     notes = (
-        "Two residual blocks as in ResNet: what a block learns is added to what came in. The second halves the "
-        "picture, so its shortcut is a convolution of 1×1 with stride 2. The convolutions have no bias, since "
-        "BatchNorm would take it away."
+        "Residual blocks as in ResNet: what a block learns is added to what came in. One block is drawn once and "
+        "stands three times in stage1 and, with 64 channels, twice in stage2; go in with Enter. The convolutions have "
+        "no bias, since BatchNorm would take it away."
     )
-    return net.finish("logits", "Residual net on digits", notes, training(15), DataConfig())
+    return net.finish("logits", "Residual net on digits", notes, training(12), DataConfig())
 
 
 def _conv(net: Sketch, number: int, source: str, channels: int) -> str:
@@ -172,29 +209,37 @@ def unet() -> Project:
     return net.finish("mask", "U-Net", notes, training(20, BCE), DataConfig())
 
 
-def _encoder_block(net: Sketch, number: int, source: str) -> str:
-    attn = net.add("nn.MultiheadAttention", f"attn{number}", source, source, source, num_heads=4, need_weights=False)
-    net.add("operator.add", f"add{number}a", attn, source)
-    seen = net.then("nn.LayerNorm", f"ln{number}a")
-    net.then("nn.Linear", f"fc{number}a", out_features=128)
-    net.then("nn.GELU", f"gelu{number}")
-    wide = net.then("nn.Linear", f"fc{number}b", out_features=64)
-    net.add("operator.add", f"add{number}b", wide, seen)
-    return net.then("nn.LayerNorm", f"ln{number}b")
+def _encoder_layer() -> Block:
+    """Attention and a small net, each added to what came in and normalised."""
+    net = Sketch((8, 64), "x")
+    source = net.last
+    attn = net.add("nn.MultiheadAttention", "attn", source, source, source, num_heads=Expr("heads"), need_weights=False)
+    net.add("operator.add", "add1", attn, source)
+    seen = net.then("nn.LayerNorm", "ln1")
+    net.then("nn.Linear", "fc1", out_features=Expr("width * 2"))
+    net.then("nn.GELU", "gelu")
+    wide = net.then("nn.Linear", "fc2", out_features=Expr("width"))
+    net.add("operator.add", "add2", wide, seen)
+    net.then("nn.LayerNorm", "ln2")
+    note = "Each value looks at all others; then each is changed by itself. Both are added to what came in."
+    params = Param("width", "int", 64, minimum=1), Param("heads", "int", 4, minimum=1)
+    return net.block("EncoderLayer", note, *params)
 
 
 def transformer() -> Project:
-    net = Sketch((1, 8, 8))
+    net = Sketch((1, 8, 8), "input", _encoder_layer())
     net.then("Tensor.view", "rows", size=(-1, 8, 8))
-    source = net.then("nn.Linear", "embed", out_features=64)
-    for number in (1, 2):
-        source = _encoder_block(net, number, source)
+    embedded = net.then("nn.Linear", "embed", out_features=64)
+    places = net.add("parameter", "positions", shape=(8, 64), fill="normal", std=0.02)
+    net.add("operator.add", "placed", embedded, places)
+    net.then("block.EncoderLayer", "encoder")
+    net.times(2)
     net.then("torch.mean", "mean", dim=(1,))
     net.then("nn.Linear", "fc", out_features=10)
     notes = (
-        "Two transformer blocks as first published, LayerNorm after each sum, over a digit read as a sequence of 8 "
-        "rows with 8 values each. Positional parameters are not possible yet: attention and the mean do not know "
-        "which row came first, so the net tells digits by which rows they have and not by their order."
+        "A small transformer: a digit is read as a sequence of 8 rows with 8 values each. Attention does not know "
+        "which row came first, so a learned parameter for each of the 8 positions is added. One encoder layer is "
+        "drawn once and stands twice, LayerNorm after each sum as first published."
     )
     return net.finish("logits", "Transformer on digits", notes, training(20), DataConfig())
 
@@ -202,8 +247,7 @@ def transformer() -> Project:
 EXAMPLES: tuple[Callable[[], Project], ...] = (mnist_net, cifar_net, mlp, residual_net, unet, transformer)
 
 
-# A line as long as a residual block, so that none is broken.
-ROW_WIDTHS = {"Residual net on digits": 1600.0}
+ROW_WIDTHS: dict[str, float] = {}
 
 # The two arms of the U side by side, "-" for a place left free. Lines of a grid share their columns.
 GRIDS: dict[str, tuple[str, ...]] = {
@@ -219,17 +263,25 @@ LINE = 136.0  # from the ports of one line to those of the next
 
 def laid_out(project: Project) -> Project:
     """With positions for the sizes that the canvas draws. Needs an application object."""
+    ops = with_blocks(catalog(), project.blocks)
+    blocks = {name: _placed(block, ops, analyse(block.graph, ops)) for name, block in project.blocks.items()}
+    project = replace(project, blocks=FrozenMap(blocks))
+    return _placed(project, ops, analyse(project.graph, ops), project.name)
+
+
+def _placed(sheet: Any, ops: Catalog, analysis: Analysis, name: str = "") -> Any:
+    """A sheet laid out with the sizes that its nodes have when shapes are known."""
     from app.document import Document
     from app.views.canvas.canvas import Canvas
     from app.views.selection import Selection
 
-    document = Document(project)
-    canvas = Canvas(document, Selection(), catalog())
-    canvas.set_analysis(analyse(project.graph))
-    if project.name in GRIDS:
-        return edits.place(project, on_grid(project, canvas.scene.sizes(), GRIDS[project.name]))
-    canvas.commands.lay_out(ROW_WIDTHS.get(project.name, ROW_WIDTH))
-    return document.project
+    document = Document(Project(graph=sheet.graph))
+    canvas = Canvas(document, Selection(), ops)
+    canvas.set_analysis(analysis)
+    if name in GRIDS:
+        return edits.place(sheet, on_grid(document.project, canvas.scene.sizes(), GRIDS[name]))
+    canvas.commands.lay_out(ROW_WIDTHS.get(name, ROW_WIDTH))
+    return edits.changed(sheet, positions=document.project.positions)
 
 
 def on_grid(project: Project, sizes: Mapping[str, Size], grid: tuple[str, ...]) -> dict[str, tuple[float, float]]:

@@ -329,3 +329,18 @@ def test_an_expression_is_what_python_computes(text: str, values: dict[str, int]
 def test_no_more_than_arithmetic_is_an_expression(text: str) -> None:
     with pytest.raises(ExpressionError):
         Expr(text)
+
+
+def test_sizes_that_follow_a_parameter_are_written_with_it() -> None:
+    net = image_net([("only", "block.Residual", {"channels": 8})], ["x>only.x", "only>y"])
+    text = analysed(net, RESIDUAL).source.text
+    assert "nn.BatchNorm2d(channels)" in text and "nn.Conv2d(channels, channels, 3" in text
+    assert "nn.Conv2d(3, channels, 3" in text  # what arrives is another matter
+    wide = image_net([("only", "block.Residual", {"channels": 24})], ["x>only.x", "only>y"])
+    both = [analysed(net, RESIDUAL).source, analysed(wide, RESIDUAL).source]
+    made = [[line for line in source.text.partition("class Net")[0].splitlines() if " = nn." in line] for source in both]
+    assert made[0] == made[1]
+    taken_away = both[0].text.replace("Residual(channels=8)", "Residual(channels=24)")
+    namespace: dict[str, Any] = {}
+    exec(taken_away, namespace)
+    assert namespace["Net"]()(torch.zeros(2, 3, 8, 8)).shape == (2, 24, 8, 8)

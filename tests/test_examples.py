@@ -11,6 +11,8 @@ import pytest
 from app import preflight
 from app.builder.analysis import analyse
 from app.builder.arrange import DEFAULT
+from app.frozen import FrozenMap
+from app.own_layers import ops_of
 from app.project import Project
 from app.project_file import dumps, loads, read
 from app.resources import path as resource_path
@@ -40,7 +42,7 @@ def test_it_opens_and_saves_equal_and_bears_the_name_of_its_file(path: Path) -> 
 @each
 def test_it_checks_clean(path: Path) -> None:
     project = read(path)
-    analysis = analyse(project.graph)
+    analysis = analyse(project.graph, ops_of(project))
     assert analysis.problems == ()
     found = preflight.problems(project, analysis)
     names = [project.graph.nodes[problem.node].name for problem in found if problem.node]
@@ -54,7 +56,8 @@ def test_its_code_runs_and_every_parameter_gets_a_gradient(path: Path) -> None:
 
     from app.source import load_class
 
-    analysis = analyse(read(path).graph)
+    project = read(path)
+    analysis = analyse(project.graph, ops_of(project))
     torch.manual_seed(0)
     model = load_class(analysis.source)()
     answer = model(torch.randn(3, *analysis.source.inputs[0].shape))
@@ -68,25 +71,32 @@ def test_its_code_runs_and_every_parameter_gets_a_gradient(path: Path) -> None:
 @each
 def test_every_node_has_a_place_of_its_own(path: Path) -> None:
     project = read(path)
-    assert set(project.positions) == set(project.graph.nodes)
-    places = sorted(project.positions.values())
-    for i, (x, y) in enumerate(places):
-        for other_x, other_y in places[i + 1 :]:
-            assert abs(x - other_x) >= DEFAULT.width or abs(y - other_y) >= DEFAULT.height
+    for sheet in (project, *project.blocks.values()):
+        assert set(sheet.positions) == set(sheet.graph.nodes)
+        places = sorted(sheet.positions.values())
+        for i, (x, y) in enumerate(places):
+            for other_x, other_y in places[i + 1 :]:
+                assert abs(x - other_x) >= DEFAULT.width or abs(y - other_y) >= DEFAULT.height
+
+
+def without_places(project: Project) -> FrozenMap:
+    return FrozenMap({name: replace(block, positions=FrozenMap()) for name, block in project.blocks.items()})
 
 
 @pytest.mark.parametrize("make", EXAMPLES, ids=lambda make: make.__name__)
 def test_the_file_is_what_the_script_makes(make: Callable[[], Project]) -> None:
     made = make()
     kept = read(resource_path("examples", f"{made.name}.tape"))
-    assert replace(kept, positions=made.positions) == made
+    assert replace(kept, positions=made.positions, blocks=without_places(kept)) == replace(
+        made, blocks=without_places(made)
+    )
 
 
 @pytest.mark.parametrize("name", ON_DIGITS)
 def test_one_epoch_on_the_digits_brings_the_loss_down(name: str) -> None:
     project = read(resource_path("examples", f"{name}.tape"))
     project = replace(project, training=replace(project.training, epochs=1, device="cpu"))
-    events = list(train(preflight.job(project, analyse(project.graph))))
+    events = list(train(preflight.job(project, analyse(project.graph, ops_of(project)))))
     assert not [event for event in events if isinstance(event, Failed)]
     first = next(event.loss for event in events if isinstance(event, StepDone))
     (epoch,) = (event for event in events if isinstance(event, EpochDone))

@@ -194,7 +194,7 @@ def _inside_problems(step: Step, block: Block, sheet: Findings, said: _Said) -> 
             if key not in said:
                 said.add(key)
                 way = ((step.id, number), *inner.path)
-                name = block.graph.nodes[inner.node].name if inner.node in block.graph.nodes else ""
+                name = block.graph.nodes[inner.node].name if inner.node and inner.node in block.graph.nodes else ""
                 where = f"{step.node.name}, {name}" if name not in inner.message else step.node.name
                 message = f"In {where}: {inner.message}"
                 looks = tuple(cure for cure in inner.cures if cure.opens)

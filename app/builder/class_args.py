@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.builder.blocks import Block
-from app.builder.expressions import expressions, mapped
+from app.builder.dependence import followed
+from app.builder.expressions import computed, expressions, mapped
 from app.builder.graph import Graph
 from app.builder.literals import AUTO, to_code
 from app.builder.names import Names, reserved_variables
@@ -133,13 +134,14 @@ def _settle(made: BlockClass, classes: Mapping[str, BlockClass]) -> None:
         made._renamed[param.name] = name = names.take(param.name)
         values = tuple(inside.values.get(param.name, param.default) for inside in made.insides)
         made.arguments.append(Argument(name, values, param.name, param.default))
+    follow = followed(made.block, made.insides[0]) if made.block else {}
     for step in made.steps:
         if step.module != step.id and step.module in made.results:
             continue  # written where it is called first
         if step.spec.kind == "block":
             _settle_instance(made, step, classes[step.spec.target], names)
         else:
-            _settle_params(made, step, names)
+            _settle_params(made, step, names, follow)
     made.arguments.sort(key=lambda argument: bool(argument.param))
 
 
@@ -149,20 +151,31 @@ def _raw(made: BlockClass, step: Step, name: str) -> Any:
     return node.params.get(name)
 
 
-def _settle_params(made: BlockClass, step: Step, names: Names) -> None:
+def _settle_params(made: BlockClass, step: Step, names: Names, follow: Mapping[tuple[str, str], Any]) -> None:
+    columns = [list(turns_of(inside.results[step.id], step.node.repeat)) for inside in made.insides]
     for param in step.spec.params:
         raw = _raw(made, step, param.name)
-        if any(expressions(raw)):
-            inside_call = step.spec.kind not in OWNING or param.call
-            text = _expression(made, raw, "self." if inside_call else "")
-            for number in range(step.node.repeat):
-                made.texts[step.id, number, param.name] = text
-        elif len(made.insides) > 1:
-            columns = [list(turns_of(inside.results[step.id], step.node.repeat)) for inside in made.insides]
-            for number in range(step.node.repeat):
-                values = tuple(column[number][0].get(param.name, AUTO) for column in columns)
-                if any(value != values[0] for value in values):
-                    made.texts[step.id, number, param.name] = _argument(made, values, param.name, names)
+        if not any(expressions(raw)):
+            raw = follow.get((step.id, param.name))
+            if raw is None or not _holds(made, raw, [column[0][0].get(param.name) for column in columns]):
+                _settle_numbers(made, step, param.name, columns, names)
+                continue
+        text = _expression(made, raw, "self." if step.spec.kind not in OWNING or param.call else "")
+        for number in range(step.node.repeat):
+            made.texts[step.id, number, param.name] = text
+
+
+def _holds(made: BlockClass, raw: Any, values: list[Any]) -> bool:
+    """Whether an expression gives at every instance what was found there."""
+    return all(computed(raw, inside.values) == value for inside, value in zip(made.insides, values, strict=True))
+
+
+def _settle_numbers(made: BlockClass, step: Step, name: str, columns: list[Any], names: Names) -> None:
+    """A parameter that came out differently at the instances is an argument."""
+    for number in range(step.node.repeat):
+        values = tuple(column[number][0].get(name, AUTO) for column in columns)
+        if any(value != values[0] for value in values):
+            made.texts[step.id, number, name] = _argument(made, values, name, names)
 
 
 def _settle_instance(made: BlockClass, step: Step, inner: BlockClass, names: Names) -> None:
@@ -188,6 +201,8 @@ def _expression(made: BlockClass, raw: Any, prefix: str) -> str:
             made.stored.update(made._renamed.get(name, name) for name in expression.names)
 
     def written(value: Any) -> str:
+        if isinstance(value, tuple) and len(value) == 1 and isinstance(value[0], _Text):
+            return str(value[0])
         if isinstance(value, tuple):
             items = ", ".join(map(written, value))
             return f"({items},)" if len(value) == 1 else f"({items})"
