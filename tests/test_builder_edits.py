@@ -110,7 +110,10 @@ def test_pasting_copies_the_wires_inside_under_fresh_names() -> None:
 
 def test_fitting_ops_are_of_the_kind_that_the_wire_carries() -> None:
     project, (start, lstm) = chain("input", "nn.LSTM")
-    assert edits.fitting_after(project.graph, OPS, lstm, 1) == ("nn.LSTM",)
+    assert set(edits.fitting_after(project.graph, OPS, lstm, 1)) == {"nn.LSTM", "unpack", "operator.getitem", "tuple"}
+    sized, (_, size) = chain("input", "Tensor.size")
+    fit = edits.fitting_after(sized.graph, OPS, size, 0)
+    assert {"Tensor.view", "operator.mul", "torch.arange"} <= set(fit) and not {"nn.Linear", "nn.LSTM"} & set(fit)
     assert "output" not in edits.fitting_before(project.graph, OPS, lstm, "input")
     assert "nn.Linear" in edits.fitting_after(project.graph, OPS, start, 0)
 

@@ -13,10 +13,11 @@ from typing import Any
 import torch
 
 from app.builder import custom, custom_calls, free_tensors, ops
-from app.builder.catalog import OpSpec, Port
+from app.builder.catalog import OpSpec
 from app.builder.introspect import find
 from app.builder.literals import DType, Slice
 from app.builder.value_types import BATCHES, Dim, NumberType, Size, TensorType, TupleType, ValueType, sizes_at
+from app.builder.wired import with_part
 from app.frozen import FrozenMap
 from app.layer_files import LayerFile, failure, told
 
@@ -213,9 +214,12 @@ class Call:
             literals["device"] = given.pop("like").device
         if self.spec.kind == "operator":
             return self.target(*self._in_order(given, literals))
+        operands = [port.name for port in self.spec.inputs if self.spec.operand(port.name)]
+        given |= {name: literals.pop(name) for name in operands if name in literals}
         own = [port for port in self.spec.inputs if port.name in given]
-        first = [given[port.name] for port in own if port.required and not port.named]
-        named = {port.name: given[port.name] for port in own if not port.required or port.named}
+        in_order = {port.name for port in own if (port.required and not port.named) or port.name in operands}
+        first = [given[port.name] for port in own if port.name in in_order]
+        named = {port.name: given[port.name] for port in own if port.name not in in_order}
         if self.spec.key in ops.LITERALS_FIRST:
             return self.target(*literals.values(), *first)
         return self.target(*first, **named, **literals)
@@ -228,28 +232,6 @@ class Call:
                 ordered.append(given[port.name] if port.name in given else literals[port.name])
         rest = [param.name for param in self.spec.params if param.name not in self.spec.input_names]
         return [*ordered, *(literals[name] for name in rest if name in literals)]
-
-
-def with_part(literal: Any, port: Port, value: Any) -> Any:
-    """A literal with what a wire gives in the place that the port names. Raises ValueError if it has no such place."""
-    place = port.name.removeprefix(port.param)
-    if not place:
-        return value
-    item, _, part = place.partition(".")
-    number = int(item.strip("[]")) if item else None
-    whole = literal
-    if number is not None:
-        if not isinstance(literal, tuple) or number >= len(literal):
-            raise ValueError(f"{port.param} has no element {number}, and a wire gives it")
-        whole = literal[number]
-    if part:
-        if not isinstance(whole, slice):
-            raise ValueError(f"{port.name.rpartition('.')[0]} is no slice, and a wire gives its {part}")
-        parts = {"start": whole.start, "stop": whole.stop, "step": whole.step, part: value}
-        value = slice(*parts.values())
-    if number is None:
-        return value
-    return (*literal[:number], value, *literal[number + 1 :])
 
 
 def _torch_value(value: Any) -> Any:

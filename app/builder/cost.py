@@ -228,7 +228,7 @@ def _node_cost(step: Step, result: StepResult, receptive: Receptive | None) -> N
     if not isinstance(result.outcome, Ran):
         return NodeCost(live=step.live)
     outcome, call, state = result.outcome, CallCost(), NO_CALL
-    if step.spec.kind != "input":
+    if step.spec.kind not in ("input", "number", "parameter", "buffer"):
         call = _remembered(step.spec, result.resolved, result.inputs, outcome.fixed_batch)
         state = COUNTED if call.flops is not None else NOT_COUNTED
     return NodeCost(

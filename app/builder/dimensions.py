@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 from app.builder import dimension_functions as functions
 from app.builder import dimension_layers as layers
 from app.builder import dimension_shapes as shapes
+from app.builder import dimension_values as values
 from app.builder import dimension_windows as windows
 from app.builder.catalog import Catalog, OpSpec
 from app.builder.dimension_calls import Arrived, Call, Origin, Rule, Told, kept, set_by
 from app.builder.formula import Formula, Symbol
 from app.builder.graph import Graph, Node
-from app.builder.value_types import Dim, Size, TensorType
+from app.builder.value_types import Dim, NumberType, Size, TensorType, TupleType, ValueType
+from app.builder.wired import with_part
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
@@ -167,6 +169,10 @@ def _call(graph: Graph, analysis: Analysis, node: Node, spec: OpSpec, output: in
         for edge in graph.into(node.id):
             if edge.port == port.name:
                 value = analysis.values.get((edge.source, edge.output))
+                if isinstance(value, NumberType):
+                    continue
+                if isinstance(value, TupleType):
+                    value = _picked(value, node, output)
                 if not isinstance(value, TensorType):
                     if port.required:
                         return None
@@ -178,13 +184,43 @@ def _call(graph: Graph, analysis: Analysis, node: Node, spec: OpSpec, output: in
     result: Any = analysis.values.get((node.id, output))
     if spec.kind == "output" and inputs:
         result = next(iter(inputs.values()))[0].type
-    if not isinstance(result, TensorType) or (not inputs and spec.kind != "input"):
+    if not isinstance(result, TensorType) or (not inputs and spec.kind not in ("input", *VALUES)):
         return None
     owner = graph.owner(node.id)
     params = {param.name: spec.value(owner, param.name) for param in spec.params}
     params.update(analysis.resolved.get(node.id, {}))
-    return Call(node.op, spec.label, node.name, params, inputs, output, result.shape, spec.category, node.muted,
+    wired = _with_wires(graph, analysis, node, spec, params)
+    if wired is None:
+        return None
+    return Call(node.op, spec.label, node.name, wired, inputs, output, result.shape, spec.category, node.muted,
                 owner.repeat)  # fmt: skip
+
+
+def _picked(value: TupleType, node: Node, output: int) -> ValueType | None:
+    """The item of a tuple that a call gives."""
+    at = output if node.op == "unpack" else node.params.get("index") if node.op == "operator.getitem" else None
+    return value.items[at] if type(at) is int and -len(value.items) <= at < len(value.items) else None
+
+
+def _with_wires(
+    graph: Graph, analysis: Analysis, node: Node, spec: OpSpec, params: dict[str, Any]
+) -> dict[str, Any] | None:
+    """The parameters with what wires give; None if that is no size."""
+    wires = {edge.port: analysis.values.get((edge.source, edge.output)) for edge in graph.into(node.id)}
+    for port in spec.inputs:
+        if not port.wired:
+            continue
+        value = wires.get(port.name)
+        items = value.items if isinstance(value, TupleType) else (value,)
+        sizes = tuple(item.size if isinstance(item, NumberType) else None for item in items)
+        if None in sizes:
+            return None
+        try:
+            given = with_part(params.get(port.param), port, sizes if isinstance(value, TupleType) else sizes[0])
+        except ValueError:
+            return None
+        params = {**params, port.param: given}
+    return params
 
 
 def _told(call: Call, spec: OpSpec) -> tuple[Told, ...] | None:
@@ -244,6 +280,8 @@ def _input(call: Call) -> tuple[Told, ...]:
     return (batch, *(set_by(f"shape[{i}]", size) for i, size in enumerate(sizes)))
 
 
+# What takes nothing and has a shape all the same.
+VALUES = ("parameter", "buffer")
 _WINDOWS = re.compile(r"(nn|F)\.\w*([Cc]onv|[Pp]ool)\w*[123]d$")
 _RULES: tuple[tuple[str, Rule], ...] = (
     (r"nn\.(Lazy)?ConvTranspose[123]d", windows.transposed),
@@ -278,6 +316,14 @@ _RULES: tuple[tuple[str, Rule], ...] = (
     (r"nn\.Fold", windows.folding),
     (r"nn\.(CosineSimilarity|PairwiseDistance)", functions.compared),
     (r"torch\.gather", functions.gather),
+    (r"parameter|buffer|torch\.(zeros|ones|full)", values.made),
+    (r"constant", values.constant),
+    (r"torch\.arange", values.counting),
+    (r"torch\.linspace", values.steps),
+    (r"torch\.eye", values.square),
+    (r"torch\.index_select", values.index_select),
+    (r"operator\.getitem", values.item),
+    (r"Tensor\.(type_as|float|long|requires_grad_)|torch\.(tril|triu)|operator\.neg|unpack", functions.same),
     (r"nn\.(Identity|ChannelShuffle)", functions.same),
     (r"(torch|Tensor)\.(roll|flip|sort|\w+_like|to|contiguous|clone|detach)", functions.same),
     (r"(torch|Tensor)\.(movedim|moveaxis)", functions.movedim),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from app.builder import bends, rules
-from app.builder.catalog import Catalog, OpSpec
+from app.builder.catalog import Catalog, OpSpec, Port
 from app.builder.graph import Edge, Graph, Node, merged
 from app.builder.params import ParamError, check_param
 from app.builder.sheet import Bends, Comments, Point, Positions, Sheet
@@ -119,12 +119,19 @@ def insert(project: P, catalog: Catalog, op: str, wire: Edge, at: Point) -> tupl
 def fitting_after(graph: Graph, catalog: Catalog, source: str, output: int) -> tuple[str, ...]:
     """The ops that can take what an output gives, in palette order."""
     kind = catalog.of(graph, graph.nodes[source]).outputs[output].kind
-    return tuple(key for key, spec in catalog.items() if any(rules.kinds_fit(kind, port.kind) for port in spec.inputs))
+
+    def ports(spec: OpSpec) -> Iterable[Port]:
+        sizes = graph.nodes[source].op in ("Tensor.shape", "tuple")  # the tuple of an LSTM is none of sizes
+        if kind != "number" and not sizes:
+            return spec.inputs
+        return (*spec.inputs, *rules.wirable_at_first(spec))
+
+    return tuple(key for key, spec in catalog.items() if any(rules.kinds_fit(kind, p.kind) for p in ports(spec)))
 
 
 def fitting_before(graph: Graph, catalog: Catalog, target: str, port: str) -> tuple[str, ...]:
     """The ops that can give what an input wants, in palette order."""
-    wanted = catalog.of(graph, graph.nodes[target]).input(port)
+    wanted = rules.port_of(catalog.of(graph, graph.nodes[target]), graph.nodes[target], port)
     kind = wanted.kind if wanted else ""
     return tuple(key for key, spec in catalog.items() if any(rules.kinds_fit(p.kind, kind) for p in spec.outputs))
 
@@ -194,11 +201,11 @@ def _feed(graph: Graph, catalog: Catalog, node: str, gone: set[str]) -> Edge | N
 
 
 def flaggable(project: Sheet, catalog: Catalog, nodes: Iterable[str], flag: str) -> tuple[str, ...]:
-    """Of some nodes those that can be "muted" (they take and give something) or "frozen" (they are modules)."""
+    """Of some nodes those that can be "muted" (they take and give something) or "frozen" (they hold parameters)."""
     graph = project.graph
     specs = {node: catalog.of(graph, graph.nodes[node]) for node in nodes if node in graph.nodes}
     if flag == "frozen":
-        return tuple(node for node, spec in specs.items() if spec.kind in ("module", "block"))
+        return tuple(node for node, spec in specs.items() if spec.kind in ("module", "block", "custom", "parameter"))
     return tuple(node for node, spec in specs.items() if spec.inputs and spec.outputs)
 
 
@@ -231,7 +238,7 @@ def replace_op(project: P, catalog: Catalog, node: str, op: str) -> P:
     for edge in graph.into(node):
         for port in (edge.port, *(port.name for port in spec.inputs)):
             taken = {other.port for other in result.into(node)}
-            wanted = spec.input(port)
+            wanted = rules.port_of(spec, result.nodes[node], port)
             free = wanted is not None and (wanted.variadic or port not in taken)
             if free and rules.can_connect(result, catalog, edge.source, edge.output, node, port):
                 result = rules.connect(result, catalog, edge.source, edge.output, node, port)

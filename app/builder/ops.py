@@ -242,7 +242,8 @@ MAXIMUM: dict[str, float] = {
 # Calls that run on meta tensors where real ones are refused; they are tried on small real ones too.
 LENIENT = frozenset(
     """
-    nn.ConvTranspose1d nn.ConvTranspose2d nn.ConvTranspose3d nn.Softmax nn.Softmin F.softmax nn.CELU torch.sort torch.index_select
+    nn.ConvTranspose1d nn.ConvTranspose2d nn.ConvTranspose3d nn.Softmax nn.Softmin F.softmax nn.CELU torch.sort
+    torch.index_select
     nn.Upsample nn.UpsamplingNearest2d nn.UpsamplingBilinear2d F.interpolate nn.FractionalMaxPool2d
     nn.FractionalMaxPool3d
     """.split()

@@ -171,7 +171,7 @@ def passed_by(graph: Graph, catalog: Catalog, ref: Ref) -> Ref | None:
     """
     while graph.nodes[ref.node].muted:
         edges = {(edge.port, edge.index): edge for edge in graph.into(ref.node)}
-        ports = [port.name for port in catalog.of(graph, graph.nodes[ref.node]).inputs]
+        ports = [port.name for port in catalog.of(graph, graph.nodes[ref.node]).inputs if not port.wired]
         first = next((edges[port, 0] for port in ports if (port, 0) in edges), None)
         if first is None or ref.output:
             return None

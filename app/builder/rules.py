@@ -77,6 +77,11 @@ def wirable(graph: Graph, catalog: Catalog, node: str) -> tuple[Port, ...]:
     return _wirable(catalog.of(graph, graph.nodes[node]), graph.nodes[node])
 
 
+def wirable_at_first(spec: OpSpec) -> tuple[Port, ...]:
+    """What can be wired of a node as it comes from the palette."""
+    return _wirable(spec, Node("", spec.key, "", spec.starting_params()))
+
+
 def _wirable(spec: OpSpec, node: Node) -> tuple[Port, ...]:
     names: list[str] = []
     for param in spec.params:
