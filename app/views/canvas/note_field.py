@@ -8,7 +8,7 @@ from PySide6.QtCore import QEvent, QObject, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QPlainTextEdit, QWidget
 
-from app.views.canvas.note_item import PAD_X, TITLE_BAND, height_for
+from app.views.canvas.note_item import TITLE_BAND, TITLE_LEFT, height_for
 from app.views.theme import font
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Writing(QObject):
             return
         item = self._canvas.scene.notes.items.get(self._note or "")
         if item is not None and item.is_frame:
-            area = QRectF(item.x() + PAD_X, item.y() + 2, min(item.note.width - 2 * PAD_X, 320.0), TITLE_BAND)
+            area = QRectF(item.x() + TITLE_LEFT - 6, item.y() + 2, min(item.note.width - 2 * TITLE_LEFT, 320.0), TITLE_BAND)
         elif item is not None:
             area = item.body
             area.setHeight(max(area.height(), height_for(item.note.text, area.width()) + 8))

@@ -17,7 +17,7 @@ TITLE_LEFT, TITLE_BASE, TITLE_BAND = 28.0, 19.0, 28.0
 PAD_X, PAD_Y, BAR = 12.0, 8.0, 3.0
 REACH = 6.0  # how far from an edge a press still means it
 GRIP = 7.0
-SMALLEST = 10.0  # pixels of the screen that the letters of a title have at least
+SMALLEST, SMALL = 10.0, 7.0  # pixels of the screen that the letters of a title, and of a comment, have at least
 GROWN = 1.7  # grown further than this, a title stands above its frame
 TINT = 0.10
 
@@ -92,7 +92,7 @@ class NoteItem(QGraphicsItem):
     @property
     def scale_of_text(self) -> float:
         """How much larger than at 100 % the letters are."""
-        return max(1.0, SMALLEST / (12 * self._zoom))
+        return max(1.0, (SMALLEST if self.is_frame else SMALL) / (12 * self._zoom))
 
     def _grows(self) -> bool:
         return self.is_frame and self.scale_of_text > GROWN and bool(self._note.text)
