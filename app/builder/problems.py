@@ -21,12 +21,23 @@ class SetParam:
 
 @dataclass(frozen=True)
 class InsertBefore:
-    """Put a new node on the wire into `port` of `node`."""
+    """Put a new node on the wire into `port` of `node`, on number `index` of a port that takes several."""
 
     node: str
     port: str
     op: str
     params: FrozenMap[str, Any] = FrozenMap()
+    index: int = 0
+
+
+@dataclass(frozen=True)
+class Connect:
+    """Draw a wire from output number `output` of `source` into the free `port` of `node`."""
+
+    node: str
+    port: str
+    source: str
+    output: int = 0
 
 
 @dataclass(frozen=True)
@@ -82,7 +93,7 @@ class DropInit:
     name: str
 
 
-Edit = DropInit | OpenLayers | Unshare | SetParam | InsertBefore | RemoveNode | TakeOut | ReplaceOp | Thaw
+Edit = DropInit | OpenLayers | Unshare | SetParam | InsertBefore | Connect | RemoveNode | TakeOut | ReplaceOp | Thaw
 
 
 @dataclass(frozen=True)
@@ -134,6 +145,8 @@ def apply_cure(graph: Graph, catalog: Catalog, cure: Cure) -> Graph:
             graph = graph.with_node(replace(graph.nodes[edit.node], frozen=False))
         elif isinstance(edit, TakeOut):
             graph = _taken_out(graph, edit.node)
+        elif isinstance(edit, Connect):
+            graph = _connected(graph, edit)
         elif isinstance(edit, ReplaceOp):
             graph = graph.with_node(replace(graph.nodes[edit.node], op=edit.op, params=edit.params))
         else:
@@ -141,8 +154,16 @@ def apply_cure(graph: Graph, catalog: Catalog, cure: Cure) -> Graph:
     return graph
 
 
+def _connected(graph: Graph, edit: Connect) -> Graph:
+    taken = any(edge.port == edit.port for edge in graph.into(edit.node))
+    if taken or edit.source not in graph.nodes:
+        return graph
+    return graph.with_edge(Edge(edit.source, edit.output, edit.node, edit.port))
+
+
 def _inserted(graph: Graph, catalog: Catalog, edit: InsertBefore) -> Graph:
-    wire = next((edge for edge in graph.into(edit.node) if edge.port == edit.port), None)
+    at = (edit.port, edit.index)
+    wire = next((edge for edge in graph.into(edit.node) if (edge.port, edge.index) == at), None)
     if wire is None:
         return graph
     spec = catalog[edit.op]

@@ -7,7 +7,7 @@ from typing import Any
 
 from app.builder import custom, inits
 from app.builder.calls import Failed, Ran
-from app.builder.explain import explain
+from app.builder.explain import explain, wire_cures
 from app.builder.expressions import ExpressionError, computed
 from app.builder.findings import Findings
 from app.builder.graph import Graph
@@ -63,7 +63,9 @@ def step_problems(step: Step, sheet: Findings) -> list[Problem]:
     if unconnected:
         names = " and ".join(port.name for port in unconnected)
         message = f"Nothing arrives at {names} of {step.node.name}"
-        return [Problem("error", step.id, message, "Drag a wire from another layer to it.", port=unconnected[0].name)]
+        cures = wire_cures(step, tuple(port.name for port in unconnected), graph)
+        reason = "Drag a wire from another layer to it."
+        return [Problem("error", step.id, message, reason, port=unconnected[0].name, cures=cures)]
     failed = next((turn.outcome for turn in result.turns if isinstance(turn.outcome, Failed)), None)
     if isinstance(result.outcome, Failed) or failed:
         words = failed.error if failed else result.outcome.error if isinstance(result.outcome, Failed) else ""
