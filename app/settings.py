@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from PySide6.QtCore import QByteArray, QSettings
+from PySide6.QtCore import QByteArray, QSettings, QStandardPaths
 
 from app.data.sources import default_root
 
@@ -101,6 +101,16 @@ class Settings:
     @data_folder.setter
     def data_folder(self, value: Path) -> None:
         self._store.setValue("files/data_folder", str(value))
+
+    @property
+    def library_folder(self) -> Path:
+        """Where the person keeps blocks for other projects."""
+        data = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.GenericDataLocation)
+        return self._path("files/library_folder") or Path(data) / "Tapedeck" / "blocks"
+
+    @library_folder.setter
+    def library_folder(self, value: Path) -> None:
+        self._store.setValue("files/library_folder", str(value))
 
     @property
     def export_folder(self) -> Path:

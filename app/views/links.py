@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject
 
+from app.builder.catalog import catalog
 from app.project import Project
+from app.views.block_menu import show_op_menu
 
 if TYPE_CHECKING:
     from app.background import Failure
@@ -46,7 +48,29 @@ class Links(QObject):
         window.problems_panel.count_changed.connect(self._problem_count)
         window.centre.shown.connect(self._centre_shown)
         window.selection.changed.connect(self._selected)
+        self._blocks()
+
+    def _blocks(self) -> None:
+        window = self._window
         window.sheet.refused.connect(window.canvas.say)
+        window.sheet.leaving.connect(self._forget_analysis)
+        window.canvas.leaveRequested.connect(window.place.leave)
+        window.palette_view.menu_wanted.connect(lambda key, spot: show_op_menu(window, key, spot))
+        window.catalog.changed.connect(window.palette_view.refill)
+        window.catalog.changed.connect(self._ops_changed)
+        for signal in (window.selection.changed, window.sheet.changed):
+            signal.connect(lambda *_: window.block_control.enable(window.actions_by_key))
+        window.block_control.enable(window.actions_by_key)
+
+    def _ops_changed(self) -> None:
+        """Blocks or layers of the person's own are others: their nodes may have other ports."""
+        scene, torchs = self._window.canvas.scene, catalog()
+        scene.refresh_faces({node.op for node in scene.graph.nodes.values() if node.op not in torchs})
+
+    def _forget_analysis(self) -> None:
+        """What is known is of the sheet that was in front; the nodes of another may have the same ids."""
+        scene = self._window.canvas.scene
+        scene.analysis, scene.problems = None, {}
 
     def _project_changed(self, before: Project, after: Project) -> None:
         if before.name != after.name:
@@ -69,7 +93,9 @@ class Links(QObject):
         window.setWindowModified(dirty)
 
     def _edit(self, node: str) -> None:
-        """Enter on a node: its form."""
+        """Enter on a node: its inside, if it is an instance of a block, else its form."""
+        if self._window.block_control.open(node):
+            return
         self._window.right.show()
         self._window.right.pane.show_page("inspector")
         self._window.inspector.focus_first_field()
@@ -99,8 +125,9 @@ class Links(QObject):
         window.status.set_torch(f"PyTorch {torch.version}")
         window.toolbar.set_devices(torch.devices, window.document.project.training.device)
         window.inspector.set_torch_loaded()
+        keys = tuple(key for key, spec in window.catalog.now.items() if spec.definition is None)
         window.background.ask(
-            "summaries", summaries, tuple(window.catalog.now), on_answer=window.palette_view.set_summaries
+            "summaries", summaries, keys, on_answer=window.palette_view.set_summaries
         )
 
     def _torch_failed(self, failure: Failure) -> None:

@@ -20,11 +20,13 @@ from app.document import Document
 from app.settings import Settings
 from app.views import theme
 from app.views.actions import Actions
+from app.views.block_control import BlockControl
 from app.views.canvas.canvas import Canvas
 from app.views.docks import PageHeights, TabbedDock, TabbedPane
 from app.views.files import Files
 from app.views.furnish import furnishing
 from app.views.inspector.inspector import Inspector
+from app.views.library_control import LibraryControl
 from app.views.links import Links
 from app.views.live import Live
 from app.views.live_catalog import LiveCatalog
@@ -124,6 +126,8 @@ class MainWindow(QMainWindow):
 
     def _make_controls(self) -> None:
         self.files = Files(self.document, self.settings, self)
+        self.block_control = BlockControl(self)
+        self.library_control = LibraryControl(self)
         self.run_control = RunControl(self.document, self.live, self.session, self.settings, self)
 
     def _lay_out(self) -> None:
@@ -142,6 +146,7 @@ class MainWindow(QMainWindow):
         column.addWidget(self.centre, 1)
         self.setCentralWidget(middle)
         self.toasts = ToastStack(middle)
+        self.library_control.read()
         self._make_docks()
         bar = self.addToolBar("Deck")
         bar.setObjectName("deck")

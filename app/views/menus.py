@@ -30,6 +30,7 @@ def build_menus(window: MainWindow) -> Actions:
     _edit(window, actions)
     _view(window, actions)
     _layer(window, actions)
+    _block(window, actions)
     _run(window, actions)
     _autograd(window, actions)
     _help(window, actions)
@@ -157,6 +158,35 @@ def _layer(window: MainWindow, actions: Actions) -> None:
     walk = menu.addMenu("&Walk and nudge")
     for key in (*WAYS, *(f"nudge_{way}" for way in WAYS)):
         _adopt(window, actions, walk, key)
+
+
+def _block(window: MainWindow, actions: Actions) -> None:
+    menu = actions.menu("&Block")
+    control, library = window.block_control, window.library_control
+    rows = (
+        ("make", "&Make Block…", control.make, "Ctrl+G", "block"),
+        ("expand", "&Expand Block", control.expand, "Ctrl+Shift+G", ""),
+        (),
+        ("in", "Go &In", control.go_in, "Alt+Down", ""),
+        ("out", "Go &Out", control.go_out, "Alt+Up", ""),
+        (),
+        ("repeat", "&Repeat…", control.repeat, "Ctrl+Shift+R", ""),
+        ("unique", "Make &Unique", control.make_unique, "Ctrl+Shift+U", ""),
+        ("expose", "E&xpose Parameter…", control.expose, "Ctrl+Shift+E", ""),
+        ("rename", "Re&name Block…", control.rename, "Shift+F2", ""),
+        (),
+        ("save", "&Save to Library…", library.save, "", "save"),
+        ("folder", "Show &Library Folder", library.show_folder, "", "folder"),
+        ("choose", "&Choose Library Folder…", library.choose_folder, "", ""),
+    )
+    for row in rows:
+        if row:
+            key, text, does, shortcut, icon = row
+            actions.add(menu, f"block.{key}", text, does, shortcut, icon)
+        else:
+            menu.addSeparator()
+    keys = ("make", "expand", "in", "repeat", "unique", "expose", "save")
+    window.canvas.more_actions = [actions[f"block.{key}"] for key in keys]
 
 
 def _run(window: MainWindow, actions: Actions) -> None:

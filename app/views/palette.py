@@ -8,18 +8,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from PySide6.QtCore import QAbstractItemModel, QEvent, QMimeData, QModelIndex, QObject, QPoint, QRectF, Qt, Signal
-from PySide6.QtGui import QDrag, QKeyEvent, QMouseEvent, QPainter, QPixmap
+from PySide6.QtGui import QContextMenuEvent, QDrag, QKeyEvent, QMouseEvent, QPainter, QPixmap
 from PySide6.QtWidgets import QAbstractItemView, QStackedWidget, QTreeView, QVBoxLayout, QWidget
 
 from app.background import Background
 from app.builder.catalog import Catalog, OpSpec
 from app.frozen import FrozenMap
+from app.library import KEY as LIBRARY
 from app.views import fuzzy, icons, theme
 from app.views.op_rows import CATEGORY_NAMES, Index, Row, RowDelegate
 from app.views.widgets import EmptyState, SearchField
 from app.views.widgets.painting import TextLine, box
 
 MIME = "application/x-tapedeck-op"
+BLOCKS = "block"
+NO_BLOCKS = "Select nodes, press Ctrl+G"
 _TOP = 0  # internal id of a category's index; an op has that of its category, plus one
 
 
@@ -31,7 +34,9 @@ def summaries(keys: Iterable[str]) -> FrozenMap[str, str]:
 
 
 def hint(spec: OpSpec) -> str:
-    """The small word that tells ops of one name apart: "2d" of Conv2d, "F" of F.relu."""
+    """The small word that tells ops of one name apart: "2d" of Conv2d, "F" of F.relu, where a block comes from."""
+    if spec.key.startswith(LIBRARY):
+        return "library"
     if spec.kind in ("function", "method"):
         return spec.key.partition(".")[0]
     dimensions = re.search(r"\dd$", spec.label)
@@ -46,12 +51,12 @@ class Group:
     specs: tuple[OpSpec, ...]
 
 
-def grouped(specs: Iterable[OpSpec]) -> tuple[Group, ...]:
-    """The specs by category, categories in the palette's order."""
+def grouped(specs: Iterable[OpSpec], empty: str = "") -> tuple[Group, ...]:
+    """The specs by category, categories in the palette's order; the category `empty` is there without any too."""
     found: dict[str, list[OpSpec]] = {name: [] for name in CATEGORY_NAMES}
     for spec in specs:
         found.setdefault(spec.category, []).append(spec)
-    return tuple(Group(name, tuple(members)) for name, members in found.items() if members)
+    return tuple(Group(name, tuple(members)) for name, members in found.items() if members or name == empty)
 
 
 def fit(query: str, spec: OpSpec) -> float | None:
@@ -65,15 +70,17 @@ class OpModel(QAbstractItemModel):
 
     def __init__(self, catalog: Catalog, parent: QObject | None = None) -> None:
         super().__init__(parent)
+        self._catalog = catalog
         self.specs = tuple(catalog.values())
-        self._groups = grouped(self.specs)
+        self._groups = grouped(self.specs, BLOCKS)
         self._summaries: Mapping[str, str] = FrozenMap()
 
     def set_query(self, query: str) -> str | None:
-        """Show only what fits; returns the key of the best one."""
+        """Show only what fits of what the catalog has now; returns the key of the best one."""
+        self.specs = tuple(self._catalog.values())
         fits = {spec.key: found for spec in self.specs if (found := fit(query, spec)) is not None}
         self.beginResetModel()
-        self._groups = grouped(spec for spec in self.specs if spec.key in fits)
+        self._groups = grouped((spec for spec in self.specs if spec.key in fits), "" if query.strip() else BLOCKS)
         self.endResetModel()
         return max(fits, key=lambda key: fits[key], default=None)
 
@@ -81,10 +88,11 @@ class OpModel(QAbstractItemModel):
         self._summaries = texts
 
     def spec(self, index: Index) -> OpSpec | None:
-        """The op of an index; None for a category."""
+        """The op of an index; None for a category, and for the line in an empty one."""
         if not index.isValid() or index.internalId() == _TOP:
             return None
-        return self._groups[index.internalId() - 1].specs[index.row()]
+        specs = self._groups[index.internalId() - 1].specs
+        return specs[index.row()] if index.row() < len(specs) else None
 
     def group(self, index: Index) -> Group | None:
         """The category of an index; None for an op."""
@@ -111,7 +119,7 @@ class OpModel(QAbstractItemModel):
     def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
         if not parent.isValid():
             return len(self._groups)
-        return len(self._groups[parent.row()].specs) if parent.internalId() == _TOP else 0
+        return max(len(self._groups[parent.row()].specs), 1) if parent.internalId() == _TOP else 0
 
     def columnCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
         return 1
@@ -119,16 +127,22 @@ class OpModel(QAbstractItemModel):
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         spec, group = self.spec(index), self.group(index)
         if role == Qt.ItemDataRole.DisplayRole:
-            return spec.label if spec else CATEGORY_NAMES.get(group.category, group.category) if group else None
+            if group:
+                return CATEGORY_NAMES.get(group.category, group.category)
+            return spec.label if spec else NO_BLOCKS if index.isValid() else None
         if role == Qt.ItemDataRole.AccessibleTextRole:
             if spec:
                 return f"{spec.label}, {spec.key}"
             return f"{CATEGORY_NAMES.get(group.category, group.category)}, {len(group.specs)}" if group else None
+        if role == Qt.ItemDataRole.ToolTipRole and spec and spec.definition:
+            return "\n".join(filter(None, (f"Block {spec.label}", spec.definition.note)))
         if role == Qt.ItemDataRole.ToolTipRole and spec:
             return "\n".join(filter(None, (spec.target or spec.key, self._summaries.get(spec.key, ""))))
         return None
 
     def flags(self, index: Index) -> Qt.ItemFlag:
+        if index.isValid() and not self.spec(index) and not self.group(index):
+            return Qt.ItemFlag.ItemIsEnabled
         flags = Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable
         return flags | Qt.ItemFlag.ItemIsDragEnabled if self.spec(index) else flags
 
@@ -147,9 +161,10 @@ class OpModel(QAbstractItemModel):
 
 
 class OpTree(QTreeView):
-    """The rows. `chosen(key)` comes on double-click and Enter."""
+    """The rows. `chosen(key)` comes on double-click and Enter, `menu_wanted(key, spot)` on a right click."""
 
     chosen = Signal(str)
+    menu_wanted = Signal(str, QPoint)
     left_upwards = Signal()
 
     def __init__(self, model: OpModel, parent: QWidget | None = None) -> None:
@@ -178,7 +193,7 @@ class OpTree(QTreeView):
         if group := self.ops.group(index):
             name = CATEGORY_NAMES.get(group.category, group.category)
             return Row(name, group.category, hint=str(len(group.specs)), heading=True, open=self.isExpanded(index))
-        return None
+        return Row("", BLOCKS, faint=NO_BLOCKS, grip=True) if index.isValid() else None
 
     def _fold(self, index: QModelIndex) -> None:
         if self.ops.group(index):
@@ -197,6 +212,14 @@ class OpTree(QTreeView):
             self.left_upwards.emit()
         else:
             super().keyPressEvent(event)
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        """By the mouse for what is under it, by the key for the current row."""
+        by_mouse = event.reason() == QContextMenuEvent.Reason.Mouse
+        index = self.indexAt(event.pos()) if by_mouse else self.currentIndex()
+        if spec := self.ops.spec(index):
+            corner = self.viewport().mapToGlobal(self.visualRect(index).bottomLeft())
+            self.menu_wanted.emit(spec.key, event.globalPos() if by_mouse else corner)
 
     def startDrag(self, actions: Qt.DropAction) -> None:
         spec = self.ops.spec(self.currentIndex())
@@ -218,6 +241,7 @@ class Palette(QWidget):
     """The Layers panel. `activated(key)` asks for a new node of an op; dragging out carries the key as `MIME`."""
 
     activated = Signal(str)
+    menu_wanted = Signal(str, QPoint)
 
     def __init__(self, catalog: Catalog, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -241,10 +265,20 @@ class Palette(QWidget):
         self.field.installEventFilter(self)
         self.field.textChanged.connect(self._filter)
         self.tree.chosen.connect(self.activated)
+        self.tree.menu_wanted.connect(self.menu_wanted)
         self.tree.left_upwards.connect(lambda: self.field.setFocus(Qt.FocusReason.BacktabFocusReason))
         self.tree.collapsed.connect(lambda index: self._remember(index, folded=True))
         self.tree.expanded.connect(lambda index: self._remember(index, folded=False))
         self._filter("")
+
+    def refill(self) -> None:
+        """The catalog has other ops."""
+        current = self.model.spec(self.tree.currentIndex())
+        top = self.tree.verticalScrollBar().value()
+        self._filter(self.field.text())
+        if current is not None:
+            self.tree.setCurrentIndex(self.model.index_of(current.key))
+        self.tree.verticalScrollBar().setValue(top)
 
     def set_summaries(self, texts: Mapping[str, str]) -> None:
         """The sentences of the tool tips, by key."""

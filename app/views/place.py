@@ -113,6 +113,7 @@ class SheetDocument(QObject):
     path_changed = Signal(object)
     dirty_changed = Signal(bool)
     refused = Signal(str)
+    leaving = Signal()  # another sheet comes to the front
 
     def __init__(self, document: Document, place: Place, catalog: Catalog | None = None) -> None:
         super().__init__(document)
@@ -177,6 +178,7 @@ class SheetDocument(QObject):
             self._show()
 
     def _moved(self, before: Way, after: Way) -> None:
+        self.leaving.emit()
         self._show()
 
     def _show(self) -> None:

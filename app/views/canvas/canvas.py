@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
-from PySide6.QtGui import QPixmapCache, QResizeEvent
+from PySide6.QtGui import QAction, QPixmapCache, QResizeEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.builder.catalog import Catalog
@@ -15,6 +15,7 @@ from app.project import Project
 from app.views import theme
 from app.views.canvas import actions
 from app.views.canvas.autoscroll import AutoScroll
+from app.views.canvas.breadcrumb import Breadcrumb
 from app.views.canvas.callouts import Callouts
 from app.views.canvas.commands import Commands
 from app.views.canvas.finder import Finder
@@ -27,7 +28,6 @@ from app.views.canvas.minimap import Minimap
 from app.views.canvas.note_field import Writing
 from app.views.canvas.overlays import (
     EDGE,
-    Breadcrumb,
     Callout,
     FocusRing,
     Legend,
@@ -60,6 +60,7 @@ class Canvas(QWidget):
     editRequested = Signal(str)  # node id: Enter or a double click
     renameRequested = Signal(str, str)  # node id, name; the canvas renames by itself
     exampleRequested = Signal()
+    leaveRequested = Signal()  # Esc with nothing to cancel: out of the block
     said = Signal(str)  # why something was not done
 
     def __init__(
@@ -74,6 +75,7 @@ class Canvas(QWidget):
         self.scroll = AutoScroll(self.view)
         self.glide = Glide(self.scene, self)
         self.hand = Hand(self)
+        self.more_actions: list[QAction] = []  # of the window, for the menu of a node
         self._framed = False
         self._running = False
         self._gradient_bounds: tuple[str, str] | None = None

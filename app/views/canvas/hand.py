@@ -108,9 +108,14 @@ class Hand:
                 canvas.frame_all()
 
     def cancel(self) -> None:
-        """Cancel the gesture under way; without one select nothing."""
-        if not self._canvas.view.cancel_gesture():
-            self._canvas.commands.select(())
+        """Cancel the gesture under way; without one select nothing; with nothing selected go out of the block."""
+        canvas, scene = self._canvas, self._canvas.scene
+        if canvas.view.cancel_gesture():
+            return
+        if canvas.selection.ids or scene.selected_wires or scene.notes.selected or scene.bends.selected:
+            canvas.commands.select(())
+        else:
+            canvas.leaveRequested.emit()
 
     def walk(self, direction: tuple[int, int]) -> None:
         """One node selected: walk. Several, or notes: nudge by a pixel. None: begin with the first."""

@@ -38,6 +38,9 @@ def menu_for(canvas: Canvas, hit: Hit, spot: QPoint) -> QMenu:
         if hit.node not in canvas.selection.ids:
             canvas.commands.select([hit.node])
         _fill(canvas, menu, NODE, point)
+        if canvas.more_actions:
+            menu.addSeparator()
+            menu.addActions(canvas.more_actions)
     else:
         _fill(canvas, menu, EMPTY, point)
     return menu

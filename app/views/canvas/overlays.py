@@ -1,4 +1,4 @@
-"""What lies over the canvas: breadcrumb, legend, zoom control, the callout of an error, the word beside the pointer."""
+"""What lies over the canvas: legend, zoom control, the callout of an error, the word beside the pointer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent, QPen, QRegion, QR
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.builder.problems import Cure, Problem
-from app.views import icons, theme
+from app.views import theme
 from app.views.canvas.faces import Pin
 from app.views.canvas.geometry import text_width
 from app.views.canvas.painter import paint_port
@@ -23,25 +23,6 @@ if TYPE_CHECKING:
 
 EDGE = 12
 KINDS = (("Tensor", "tensor"), ("Number", "number"), ("Tuple", "tuple"))
-
-
-class Breadcrumb(QWidget):
-    """Where in the network one is. There is only its top yet."""
-
-    def __init__(self, parent: QWidget) -> None:
-        super().__init__(parent)
-        self._name = TextLine("Net", "section")
-        self.setAccessibleName("Net")
-        self.setFixedSize(at_least(32 + self._name.width + 12, 24))
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        now = theme.current()
-        painter = start(self)
-        area = QRectF(self.rect())
-        box(painter, area, 5, now.panel, now.line2)
-        icons.draw(painter, "network", "text2", 9, area.center().y() - 7, 14)
-        self._name.draw_in(painter, 29, area, now.text)
-        painter.end()
 
 
 class Legend(QWidget):
@@ -342,7 +323,8 @@ def arrange_overlays(canvas: Canvas) -> None:
     """Put what lies over the canvas into its corners."""
     width, height = canvas.width(), canvas.height()
     scales, legend, minimap, zoom = canvas.scales, canvas.legend, canvas.minimap, canvas.zoom_control
-    canvas.breadcrumb.move(EDGE, 10)
+    canvas.breadcrumb.fit(width - 2 * EDGE)
+    canvas.breadcrumb.move(EDGE, 9)
     shown = not scales.heat.isHidden() or scales.has_widths
     # In a narrow window the ramp is the one that cannot be guessed.
     room = width - canvas.breadcrumb.width() - 3 * EDGE

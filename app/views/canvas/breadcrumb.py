@@ -1,0 +1,93 @@
+"""Where one is: the way from the network into blocks, over the canvas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import QRectF, Qt, Signal
+from PySide6.QtGui import QPaintEvent
+from PySide6.QtWidgets import QHBoxLayout, QWidget
+
+from app.views import theme
+from app.views.widgets.button import Button
+from app.views.widgets.painting import box, label, start
+
+
+@dataclass(frozen=True)
+class Crumb:
+    """One part of the way: what it is called, and what a click on it does."""
+
+    text: str
+    tip: str
+    icon: str = "block"
+
+
+NETWORK = Crumb("Network", "Go out to the network", "network")
+
+
+class Breadcrumb(QWidget):
+    """The way from the network to the sheet in front. `chosen(number)` asks to go to one of its parts."""
+
+    chosen = Signal(int)
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._row = QHBoxLayout(self)
+        self._row.setContentsMargins(4, 1, 4, 1)
+        self._row.setSpacing(2)
+        self.buttons: list[Button] = []
+        self._shown: tuple[tuple[Crumb, ...], str] | None = None
+        self.note = label("", "caption", "text3")
+        self.set_crumbs((NETWORK,))
+
+    def set_crumbs(self, crumbs: Sequence[Crumb], note: str = "") -> None:
+        """Show another way; `note` says what the last part is."""
+        if (tuple(crumbs), note) == self._shown:
+            return
+        self._shown = (tuple(crumbs), note)
+        while self._row.count():
+            old = self._row.takeAt(0).widget()
+            if old is not None and old is not self.note:
+                old.deleteLater()
+                old.hide()
+        self.buttons = []
+        for number, crumb in enumerate(crumbs):
+            if number:
+                self._row.addWidget(label("/", "section", "text3"))
+            button = Button(crumb.text.replace("&", "&&"), "flat", crumb.icon)
+            button.setFixedHeight(22)
+            button.setToolTip(crumb.tip)
+            button.setAccessibleName(f"{crumb.text}: {crumb.tip}")
+            button.setCheckable(True)
+            button.setChecked(number == len(crumbs) - 1)
+            button.clicked.connect(lambda _on, number=number: self._choose(number))
+            button.setFocusPolicy(Qt.FocusPolicy.TabFocus if len(crumbs) > 1 else Qt.FocusPolicy.NoFocus)
+            self._row.addWidget(button)
+            self.buttons.append(button)
+        self.note.setText(note)
+        self.note.setVisible(bool(note))
+        self.note.setContentsMargins(6, 0, 6, 0)
+        self._row.addWidget(self.note)
+        self.setAccessibleName(" / ".join(crumb.text for crumb in crumbs))
+        self.fit(10_000)
+
+    def _choose(self, number: int) -> None:
+        for i, button in enumerate(self.buttons):
+            button.setChecked(i == len(self.buttons) - 1)
+        self.chosen.emit(number)
+
+    def fit(self, room: int) -> None:
+        """Take no more than there is: the note goes first."""
+        self.note.setVisible(bool(self.note.text()))
+        self._row.activate()
+        if self._row.sizeHint().width() > room:
+            self.note.hide()
+            self._row.activate()
+        self.setFixedSize(min(self._row.sizeHint().width(), max(room, 80)), 26)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        now = theme.current()
+        painter = start(self)
+        box(painter, QRectF(self.rect()), 5, now.panel, now.line2)
+        painter.end()
