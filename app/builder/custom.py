@@ -143,6 +143,7 @@ def read_file(path: Path, ops: Mapping[str, OpSpec] | None = None) -> CustomFile
 def read_files(paths: Iterable[Path | str], ops: Mapping[str, OpSpec] | None = None) -> tuple[CustomFile, ...]:
     """All files of a project. Of two that would be imported by one name, the second is not used and says so."""
     found: list[CustomFile] = []
+    _reasons.clear()
     for path in map(Path, paths):
         one = read_file(path, ops)
         other = next((known for known in found if known.module.casefold() == one.module.casefold()), None)

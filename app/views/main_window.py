@@ -26,11 +26,14 @@ from app.views.docks import PageHeights, TabbedDock, TabbedPane
 from app.views.files import Files
 from app.views.furnish import furnishing
 from app.views.inspector.inspector import Inspector
+from app.views.layer_links import LayerLinks
+from app.views.layers_control import LayersControl
 from app.views.library_control import LibraryControl
 from app.views.links import Links
 from app.views.live import Live
 from app.views.live_catalog import LiveCatalog
 from app.views.menus import build_menus
+from app.views.own_files import OwnFiles, python_files
 from app.views.palette import Palette
 from app.views.place import NETWORK, Place, SheetDocument
 from app.views.problems import ProblemsPanel
@@ -109,12 +112,15 @@ class MainWindow(QMainWindow):
         self.toolbar.set_project_menu(self.file_menu)
         self._lay_out()
         self.links = Links(self)
+        self.layer_links = LayerLinks(self)
         self._steps = furnishing(self)
         self._restore()
 
     def _make_views(self) -> None:
         self.canvas = Canvas(self.sheet, self.selection, self.catalog)
         self.palette_view = Palette(self.catalog)
+        self.own_files = OwnFiles()
+        self.palette_view.layout().addWidget(self.own_files)
         self.inspector = Inspector(self.sheet, self.selection, self.catalog, self.background)
         self.inspectors = QStackedWidget()
         self.inspectors.addWidget(self.inspector)
@@ -126,6 +132,7 @@ class MainWindow(QMainWindow):
 
     def _make_controls(self) -> None:
         self.files = Files(self.document, self.settings, self)
+        self.layers = LayersControl(self.document, self.catalog, self.settings, self)
         self.block_control = BlockControl(self)
         self.library_control = LibraryControl(self)
         self.run_control = RunControl(self.document, self.live, self.session, self.settings, self)
@@ -256,13 +263,19 @@ class MainWindow(QMainWindow):
             self.canvas.frame_selection()
 
     def cure(self, cure: Cure) -> None:
-        """Mend a problem of the sheet in front as one undo step."""
+        """Mend a problem of the sheet in front as one undo step, or show the file that waits to be trusted."""
+        if cure.opens:
+            self.layers.look(cure.opens)
+            return
         sheet = self.sheet.project
         graph = apply_cure(sheet.graph, self.catalog.now, cure)
         self.sheet.apply(cure.label, self.canvas.placed(replace(sheet, graph=graph)))
 
     def cure_network(self, cure: Cure) -> None:
         """Mend a problem of the network, which comes to the front."""
+        if cure.opens:
+            self.layers.look(cure.opens)
+            return
         self.place.go(NETWORK)
         self.cure(cure)
 
@@ -285,7 +298,7 @@ class MainWindow(QMainWindow):
     def banner_acted(self) -> None:
         """The banner's button: the layer that failed, or the whole story."""
         failed = getattr(self, "_failure", None)
-        if failed is None:
+        if failed is None or self.layer_links.speaks():
             return
         if failed.node in self.document.project.graph.nodes:
             self.jump_to(failed.node)
@@ -344,12 +357,14 @@ class MainWindow(QMainWindow):
         return dialog.answer is Answer.DISCARD
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        if _project_in(event) is not None:
+        if _project_in(event) is not None or python_files(event.mimeData()):
             event.acceptProposedAction()
 
     def dropEvent(self, event: QDropEvent) -> None:
         path = _project_in(event)
-        if path is not None:
+        if self.layer_links.drop(event.mimeData()):
+            event.acceptProposedAction()
+        elif path is not None:
             event.acceptProposedAction()
             self.files.open_asking(path)
 
