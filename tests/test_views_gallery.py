@@ -206,7 +206,7 @@ def test_the_empty_canvas_leads_here_and_a_copy_is_opened(qtbot: QtBot, qapp) ->
     window.canvas.exampleRequested.emit()
     dialog = window.findChild(GalleryDialog)
     assert dialog is not None and dialog.isVisible()
-    qtbot.waitUntil(lambda: len(dialog.model.cards) > 3)
+    qtbot.waitUntil(lambda: len(dialog.model.cards) == 1 + len(examples.paths()))
     qtbot.keyClicks(dialog.field, "u-net")
     qtbot.keyClick(dialog.field, Qt.Key.Key_Return)
     assert window.document.project.name == "U-Net" and window.document.path is None

@@ -15,6 +15,7 @@ from app.builder.graph import Edge, Node
 from app.builder.problems import Problem
 from app.builder.value_types import TensorType, ValueType
 from app.document import Document
+from app.project import Project
 from app.views.inspector.documentation import DocumentationSection
 from app.views.inspector.explain_candidates import CandidatesSection, Question
 from app.views.inspector.explain_section import ExplainSection, Subject
@@ -22,6 +23,7 @@ from app.views.inspector.form import ParamForm
 from app.views.inspector.header import NodeHeader
 from app.views.inspector.sections import CostSection, ProblemsSection, Shown, emptied
 from app.views.inspector.values import same
+from app.views.live_catalog import LiveCatalog
 from app.views.widgets import Section
 from app.views.widgets.painting import label
 
@@ -144,13 +146,14 @@ class NodePage(QWidget):
 
     def _show_sizes(self) -> None:
         """Other sizes for an Input of the network; what arrives in a block is its instance's affair."""
-        graph, analysis = self._document.project.graph, self._analysis
-        known = analysis is not None and analysis.graph is graph and self._node_id in graph.nodes
-        if not known or self.node.op != "input":
+        sheet, analysis = self._document.project, self._analysis
+        known = analysis is not None and analysis.graph is sheet.graph and self._node_id in sheet.graph.nodes
+        if not known or not isinstance(sheet, Project) or self.node.op != "input":
             self.sizes.show_input(None)
             return
         shape = tuple(self.node.params.get("shape") or ())
-        self.sizes.show_input(Question(graph, self._catalog, self._node_id, shape))
+        ops = self._catalog.now if isinstance(self._catalog, LiveCatalog) else self._catalog
+        self.sizes.show_input(Question(sheet.graph, ops, self._node_id, shape))
 
     def _auto_source(self) -> str:
         """The name of the node that AUTO parameters take their value from."""
