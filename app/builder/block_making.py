@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 from app.builder.block_edits import Whole, check_name, flows_back, free_name, sheet_named, with_sheet
-from app.builder.blocks import Block, BlockError, spec_of
+from app.builder.blocks import Block, BlockError, spec_of, unused_name
 from app.builder.catalog import Catalog, Param
 from app.builder.expressions import Expr, expressions
 from app.builder.graph import Edge, Graph, Node
@@ -45,6 +45,29 @@ def make_block(project: W, sheet: str, catalog: Catalog, nodes: Iterable[str], n
     project = cast(W, replace(cast(Any, project), blocks=project.blocks.set(name, block)))
     after, new = _with_instance(drawn, block, inner, ports)
     return with_sheet(project, sheet, after), new
+
+
+# What a block is called at first, by what it is mostly made of.
+_KINDS = {"conv": "Conv", "linear": "Linear", "norm": "Norm", "act": "Activation", "shape": "Pool", "merge": "Merge"}
+
+
+def suggested_name(project: Whole, sheet: str, catalog: Catalog, nodes: Iterable[str]) -> str:
+    """A free name for a block of these nodes, after what is in them: ResidualBlock, AttentionBlock, ConvBlock."""
+    graph = sheet_named(project, sheet).graph
+    inner = [graph.nodes[node] for node in nodes if node in graph.nodes]
+    categories = [catalog.of(graph, node).category for node in inner]
+    ops = {node.op for node in inner}
+    weighty = [category for category in categories if category in ("conv", "linear", "seq")]
+    if any("attention" in op.lower() for op in ops):
+        stem = "Attention"
+    elif "operator.add" in ops and weighty:
+        stem = "Residual"
+    elif "seq" in weighty:
+        stem = "Sequence"
+    else:
+        known = [category for category in (weighty or categories) if category in _KINDS]
+        stem = _KINDS[max(known, key=known.count)] if known else ""
+    return unused_name(project.blocks, f"{stem}Block")
 
 
 def _check_selection(graph: Graph, inner: list[str]) -> None:
