@@ -56,7 +56,7 @@ def step_problems(step: Step, sheet: Findings) -> list[Problem]:
     if step.spec.kind == "unknown":
         reason = "It was made with another version or with layers that are not here. Its data are kept in the file."
         return [Problem("error", step.id, f"{step.node.op!r} is not an op that this program knows", reason)]
-    bad = _param_problems(step, sheet.values or {})
+    bad = [] if _is_port(step, sheet) else _param_problems(step, sheet.values or {})
     if bad:
         return bad
     unconnected = [port for port in step.spec.inputs if port.required and port.name not in step.args]
@@ -139,6 +139,11 @@ def _misfits(step: Step, results: Mapping[str, StepResult], graph: Graph) -> lis
                 message = f"{source.name} gives a {kind}, {step.node.name} wants a {port.kind} as {port.name}"
                 return [Problem("error", step.id, message, "Connect another output of it.", port=port.name)]
     return []
+
+
+def _is_port(step: Step, sheet: Findings) -> bool:
+    """Whether a step is an input of a block: its shape is that of what arrives at an instance."""
+    return step.spec.kind == "input" and sheet.given is not None
 
 
 def _param_problems(step: Step, values: Mapping[str, Any]) -> list[Problem]:
