@@ -47,7 +47,7 @@ class Inspector(QWidget):
         self._node_page: NodePage | None = None
         self._known: tuple[Analysis, tuple[Problem, ...]] | None = None
         self._torch = False
-        self.overview = OverviewPage(document, catalog)
+        self.overview = OverviewPage(getattr(document, "whole", document), catalog)
         self.several = SeveralPage(document, catalog)
         self._pages = QStackedWidget()
         self._node_area = _scrolled(QWidget())
@@ -119,7 +119,8 @@ class Inspector(QWidget):
         return frozenset(node for node in self._selection.ids if node in nodes)
 
     def _changed(self, before: Project, after: Project) -> None:
-        if before.graph is not after.graph or before.name != after.name or before.notes != after.notes:
+        same_words = before.name == after.name and getattr(before, "notes", "") == getattr(after, "notes", "")
+        if before.graph is not after.graph or not same_words:
             self._show()
 
     def _show(self) -> None:
