@@ -145,7 +145,7 @@ def _view(window: MainWindow, actions: Actions) -> None:
 
 def _layer(window: MainWindow, actions: Actions) -> None:
     menu = actions.menu("&Layer")
-    for key in ("search", "edit", "rename", "replace", "mute", "freeze", "lay_out"):
+    for key in ("search", "edit", "rename", "replace", "connect", "disconnect", "mute", "freeze", "lay_out"):
         _adopt(window, actions, menu, key)
     align = menu.addMenu("&Align and distribute")
     for key in (*(f"align_{edge}" for edge in tidy.EDGES), *(f"distribute_{axis}" for axis in tidy.AXES)):

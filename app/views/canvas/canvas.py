@@ -18,6 +18,7 @@ from app.views.canvas.autoscroll import AutoScroll
 from app.views.canvas.breadcrumb import Breadcrumb
 from app.views.canvas.callouts import Callouts
 from app.views.canvas.commands import Commands
+from app.views.canvas.connect_box import ConnectBox, Connector
 from app.views.canvas.finder import Finder
 from app.views.canvas.geometry import bounds
 from app.views.canvas.glide import Glide
@@ -103,6 +104,7 @@ class Canvas(QWidget):
         self.minimap = Minimap(self.scene, self)
         self.callout = Callout(self)
         self.search = SearchBox(self.catalog, self)
+        self.connect_box = ConnectBox(self)
         self.rename_field = RenameField(self)
         self.word = Word(self)
         self.ring = FocusRing(self)
@@ -110,6 +112,7 @@ class Canvas(QWidget):
         self.callouts = Callouts(self)
         self.finder = Finder(self)
         self.writing = Writing(self)
+        self.connector = Connector(self)
         # It stands in the viewport, so that a layer can be let go on it.
         ground = self.view.viewport()
         self.empty = EmptyState("add", "Nothing on the canvas yet", hint, "Choose an example…", ground)
@@ -131,6 +134,7 @@ class Canvas(QWidget):
         view.loose_end.connect(self.finder.for_loose_end)
         view.open_wanted.connect(self.editRequested)
         view.note_wanted.connect(self.writing.edit)
+        view.parameter_wanted.connect(self.connector.to_parameter)
         view.pressed.connect(self.glide.finish)
         view.menu_wanted.connect(self._menu)
         view.dragging.connect(self._dragging)
@@ -142,6 +146,7 @@ class Canvas(QWidget):
         self.minimap.wanted.connect(view.show_point)
         self.callout.cure_wanted.connect(self.cureRequested)
         self.search.closed.connect(self._back_to_view)
+        self.connect_box.closed.connect(self._back_to_view)
         self.rename_field.renamed.connect(self.renameRequested)
         self.rename_field.closed.connect(self._back_to_view)
         self.renameRequested.connect(self.commands.rename)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from app.views.canvas.canvas import Canvas
 
 NODE = (
-    "edit", "rename", "replace", "mute", "freeze", None, "cut", "copy", "duplicate", "comment", None, "delete",
-    "delete_reconnect", None, "lay_out", "frame_selection",
+    "edit", "rename", "replace", "mute", "freeze", None, "connect", "disconnect", None, "cut", "copy", "duplicate",
+    "comment", None, "delete", "delete_reconnect", None, "lay_out", "frame_selection",
 )  # fmt: skip
 NOTE = (None, "cut", "copy", "duplicate", "comment", None, "delete", None, "frame_selection")
 EMPTY = ("search", "comment", "paste", None, "select_all", "lay_out", None, "frame_all", "zoom_100")

@@ -113,7 +113,8 @@ class Writing(QObject):
             return
         item = self._canvas.scene.notes.items.get(self._note or "")
         if item is not None and item.is_frame:
-            area = QRectF(item.x() + TITLE_LEFT - 6, item.y() + 2, min(item.note.width - 2 * TITLE_LEFT, 320.0), TITLE_BAND)
+            width = min(item.note.width - 2 * TITLE_LEFT, 320.0)
+            area = QRectF(item.x() + TITLE_LEFT - 6, item.y() + 2, width, TITLE_BAND)
         elif item is not None:
             area = item.body
             area.setHeight(max(area.height(), height_for(item.note.text, area.width()) + 8))

@@ -46,6 +46,7 @@ class CanvasView(RoamingView):
     loose_end = Signal(str, bool, object, QPointF)  # node, from an output, pin, where it was let go
     open_wanted = Signal(str)
     note_wanted = Signal(str)
+    parameter_wanted = Signal(str, int, str, object, QPointF)  # source, output, target, names, where it was let go
     pressed = Signal()
     menu_wanted = Signal(object, QPoint)
     dragging = Signal(bool)
