@@ -212,6 +212,8 @@ class Call:
                     literals.pop(port.name, None)  # what stands in for a wire
         if self.spec.key in ops.LIKE:
             literals["device"] = given.pop("like").device
+        if self.spec.key == "torch.arange":
+            literals.setdefault("start", 0)  # it takes no step without a start
         if self.spec.kind == "operator":
             return self.target(*self._in_order(given, literals))
         operands = [port.name for port in self.spec.inputs if self.spec.operand(port.name)]

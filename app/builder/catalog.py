@@ -124,7 +124,8 @@ class OpSpec:
 
     @cached_property
     def input_names(self) -> frozenset[str]:
-        return frozenset(port.name for port in self.inputs)
+        """The names of its own inputs, without parameters that are wired."""
+        return frozenset(port.name for port in self.inputs if not port.wired)
 
     def operand(self, port: str) -> Param | None:
         """The parameter that stands in for an unconnected port: `other` of `x * 0.5`."""

@@ -22,7 +22,8 @@ __all__ = ["explain", "wire_cures"]
 # Ports that take another dtype than float32.
 _DTYPES: dict[tuple[str, str], str] = {
     ("nn.Embedding", "input"): "int64", ("nn.EmbeddingBag", "input"): "int64", ("F.one_hot", "tensor"): "int64",
-    ("F.one_hot", "input"): "int64", ("torch.gather", "index"): "int64", ("torch.where", "condition"): "bool",
+    ("F.one_hot", "input"): "int64", ("torch.gather", "index"): "int64", ("torch.index_select", "index"): "int64",
+    ("torch.where", "condition"): "bool",
     ("torch.masked_fill", "mask"): "bool", **{(f"nn.MaxUnpool{n}d", "indices"): "int64" for n in (1, 2, 3)},
 }  # fmt: skip
 _WHY = {"int64": "It looks up by number.", "bool": "It asks of each value whether it counts."}
@@ -47,6 +48,8 @@ def _named(name: str, text: str) -> bool:
 
 def _told(broken: Broken, outcome: Failed) -> Told:
     explainers = (wrong_dtype,) if outcome.dtype else _explainers(broken.spec.key, broken.spec.category)
+    if any(port.wired for port in broken.spec.inputs):  # they read what is typed
+        explainers = ()
     for explainer in explainers:
         told = explainer(broken)
         if told is not None:
@@ -63,12 +66,18 @@ def wrong_dtype(broken: Broken) -> Told | None:
         return None
     required = {port.name for port in broken.spec.inputs if port.required}
     for wire in broken.wires:
-        wanted = _DTYPES.get((broken.spec.key, wire.port), "float32")
+        wanted = _DTYPES.get((broken.spec.key, wire.port), _computes_in(broken))
         if wire.port in required and not _suits(wire.type.dtype, wanted):
             message = f"{broken.label} expects {wanted}, gets {wire.type.dtype} in {wire.type} from {wire.source.name}"
             reason = _WHY.get(wanted, f"It computes in {wanted}; change the dtype of what arrives.")
             return message, reason, _dtype_cures(broken, wire, wanted)
     return None
+
+
+def _computes_in(broken: Broken) -> str:
+    """The dtype of its weights."""
+    own = broken.result.resolved.get("dtype") if broken.spec.kind == "module" else None
+    return own.name if isinstance(own, DType) else "float32"
 
 
 def _suits(dtype: str, wanted: str) -> bool:

@@ -69,20 +69,21 @@ def _name(graph: Graph, node: str) -> str:
 def port_of(spec: OpSpec, node: Node, port: str) -> Port | None:
     """The port of that name: an input, or a parameter that can be wired instead of typed."""
     own = next((own for own in spec.inputs if own.name == port and not own.wired), None)
-    return own or next((found for found in _wirable(spec, node) if found.name == port), None)
+    return own or next((found for found in wirable_of(spec, node) if found.name == port), None)
 
 
 def wirable(graph: Graph, catalog: Catalog, node: str) -> tuple[Port, ...]:
     """The parameters of a node, and their parts, that can be wired: `dim`, `size`, `size[0]`, `index[1].stop`."""
-    return _wirable(catalog.of(graph, graph.nodes[node]), graph.nodes[node])
+    return wirable_of(catalog.of(graph, graph.nodes[node]), graph.nodes[node])
 
 
 def wirable_at_first(spec: OpSpec) -> tuple[Port, ...]:
     """What can be wired of a node as it comes from the palette."""
-    return _wirable(spec, Node("", spec.key, "", spec.starting_params()))
+    return wirable_of(spec, Node("", spec.key, "", spec.starting_params()))
 
 
-def _wirable(spec: OpSpec, node: Node) -> tuple[Port, ...]:
+def wirable_of(spec: OpSpec, node: Node) -> tuple[Port, ...]:
+    """As `wirable`, of a node with its spec."""
     names: list[str] = []
     for param in spec.params:
         value = node.params.get(param.name, param.default)

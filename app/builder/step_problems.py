@@ -15,6 +15,7 @@ from app.builder.literals import AUTO
 from app.builder.params import ParamError, check_node, missing
 from app.builder.plan import Plan, Step
 from app.builder.problems import Cure, DropInit, InsertBefore, OpenLayers, Problem, RemoveNode, SetParam, Unshare
+from app.builder.rules import wirable_of
 from app.builder.shapes import StepResult
 from app.builder.value_types import Dim, TensorType, ValueType, kind_of, kinds_fit
 
@@ -161,6 +162,11 @@ def _param_problems(step: Step, values: Mapping[str, Any]) -> list[Problem]:
     if absent:
         names = " and ".join(absent)
         return [Problem("error", step.id, f"{step.node.name} wants {names}", "Set it in the inspector.")]
+    there = {port.name for port in wirable_of(step.spec, step.node)}
+    lost = [port.name for port in step.spec.inputs if port.wired and port.name not in there]
+    if lost:
+        reason = "A wire gives it, and what is typed is shorter or of another kind now. Type more, or remove the wire."
+        return [Problem("error", step.id, f"{step.node.name} has no {lost[0]}", reason, port=lost[0])]
     return []
 
 
