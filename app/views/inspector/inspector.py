@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QScrollArea, QStackedWidget, QVBoxLayout, QWidget
 
 from app.background import Background
 from app.builder import edits
+from app.builder.blocks import Block
 from app.builder.catalog import Catalog
 from app.builder.problems import Problem
+from app.builder.sheet import Sheet
 from app.document import Document
-from app.project import Project
-from app.views.inspector.pages import OverviewPage, SeveralPage
+from app.views.inspector.block_page import BlockPage
+from app.views.inspector.front import Front
+from app.views.inspector.pages import OverviewPage
+from app.views.inspector.several import SeveralPage
 from app.views.numbers import counted
 from app.views.selection import Selection
 
@@ -47,16 +51,24 @@ class Inspector(QWidget):
         self._node_page: NodePage | None = None
         self._known: tuple[Analysis, tuple[Problem, ...]] | None = None
         self._torch = False
-        self.overview = OverviewPage(getattr(document, "whole", document), catalog)
-        self.several = SeveralPage(document, catalog)
+        self.front = Front(document, catalog)
+        self.overview = OverviewPage(self.front)
+        self.block_page = BlockPage(self.front)
+        self.several = SeveralPage(self.front)
         self._pages = QStackedWidget()
         self._node_area = _scrolled(QWidget())
-        for area in (_scrolled(self.overview), self._node_area, _scrolled(self.several)):
+        self._block_area = _scrolled(self.block_page)
+        for area in (_scrolled(self.overview), self._node_area, _scrolled(self.several), self._block_area):
             self._pages.addWidget(area)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.addWidget(self._pages)
         document.changed.connect(self._changed)
+        if (ops_changed := getattr(catalog, "changed", None)) is not None:
+            # The ops change before the sheet is another; what is shown of both is shown once both are there.
+            self._later = QTimer(self, singleShot=True, interval=0)
+            self._later.timeout.connect(self._show)
+            ops_changed.connect(self._later.start)
         selection.changed.connect(lambda ids, origin: self._show())
         self.several.delete_requested.connect(self._delete)
         self._show()
@@ -82,6 +94,7 @@ class Inspector(QWidget):
         """What is known of the graph. `problems` are those of the analysis unless others are to be shown too."""
         shown = tuple(analysis.problems if problems is None else problems)
         self.overview.set_analysis(analysis, shown)
+        self.block_page.set_analysis(analysis, shown)
         self._known = (analysis, shown)
         if self._node_page is not None:
             self._node_page.set_analysis(analysis, shown)
@@ -118,14 +131,16 @@ class Inspector(QWidget):
         nodes = self._document.project.graph.nodes
         return frozenset(node for node in self._selection.ids if node in nodes)
 
-    def _changed(self, before: Project, after: Project) -> None:
-        same_words = before.name == after.name and getattr(before, "notes", "") == getattr(after, "notes", "")
-        if before.graph is not after.graph or not same_words:
+    def _changed(self, before: Sheet, after: Sheet) -> None:
+        if before.graph is not after.graph or _words(before) != _words(after):
             self._show()
 
     def _show(self) -> None:
         ids = self._ids()
-        if not ids:
+        if not ids and self.front.block is not None:
+            self.block_page.refresh()
+            self._pages.setCurrentWidget(self._block_area)
+        elif not ids:
             self.overview.refresh()
             self._pages.setCurrentIndex(0)
         elif len(ids) == 1:
@@ -138,6 +153,13 @@ class Inspector(QWidget):
     def _delete(self) -> None:
         ids = self._ids()
         self._document.apply(f"Delete {counted(len(ids), 'node')}", edits.delete(self._document.project, ids))
+
+
+def _words(sheet: Sheet) -> tuple[object, ...]:
+    """What is shown of a sheet beside its graph."""
+    if isinstance(sheet, Block):
+        return sheet.name, sheet.note, sheet.params
+    return getattr(sheet, "name", ""), getattr(sheet, "notes", "")
 
 
 def _scrolled(page: QWidget) -> QScrollArea:

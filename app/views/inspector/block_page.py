@@ -1,0 +1,113 @@
+"""The inspector inside a block with no node selected: the block itself, and what its instances may set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from app.builder import block_edits
+from app.builder.blocks import Block, BlockError
+from app.builder.problems import Problem
+from app.views.inspector.block_params import BlockParams
+from app.views.inspector.ends import EndsSection
+from app.views.inspector.front import Front
+from app.views.inspector.lines import NameLine, NotesField
+from app.views.inspector.sections import Bar, emptied
+from app.views.numbers import counted, grouped_digits
+from app.views.widgets import Section
+from app.views.widgets.painting import label
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+
+
+class BlockPage(QWidget):
+    """One block: its name, what goes in and out, its parameters, a note. Every edit is one of all its instances."""
+
+    refused = Signal(str)
+
+    def __init__(self, front: Front, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._front = front
+        self._analysis: Analysis | None = None
+        self._size: object = None
+        self.name = NameLine("", "Name of the block", self._check_name)
+        self.problem = label("", "caption", "error", wrap=True)
+        self.problem.hide()
+        self.follow = label("", "label", "text3", wrap=True)
+        self.params = BlockParams(front)
+        self.ends = EndsSection("The block has neither yet: put an Input and an Output into it.")
+        self.size = Section("Inside")
+        self.note = NotesField("What this block is for.", "Note of the block")
+        notes = Section("Note")
+        notes.body_layout.addWidget(self.note)
+        head = QVBoxLayout()
+        head.setContentsMargins(12, 12, 12, 12)
+        head.setSpacing(5)
+        for part in (label("Block, a class of the code", "caption", "text3"), self.name, self.problem, self.follow):
+            head.addWidget(part)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addLayout(head)
+        for section in (self.params, self.ends, self.size, notes):
+            column.addWidget(section)
+        column.addStretch(1)
+        self.name.named.connect(self._rename)
+        self.name.refused.connect(self._say)
+        self.note.textChanged.connect(self._write_note)
+
+    def set_analysis(self, analysis: Analysis, problems: Sequence[Problem]) -> None:
+        """What is known of the sheet; `refresh` shows it."""
+        self._analysis = analysis
+
+    def refresh(self) -> None:
+        """Show the block in front as it is now."""
+        block = self._front.block
+        if block is None:
+            return
+        self.name.set_value(block.name)
+        self.note.show_text(block.note)
+        count = len(block_edits.instances(self._front.whole, block.name))
+        many = f"{counted(count, 'instance')} {'follows' if count == 1 else 'follow'} every edit made here."
+        self.follow.setText(many if count else "No instance of it stands anywhere.")
+        self.params.show_block(block)
+        self.ends.show_ends(block.graph, self._analysis)
+        self._show_size(block)
+
+    def _show_size(self, block: Block) -> None:
+        analysis = self._analysis
+        known = analysis is not None and analysis.graph is block.graph
+        total = analysis.total_parameters if analysis and known else None
+        if (size := (len(block.graph.nodes), total)) == self._size:
+            return
+        self._size = size
+        column = emptied(self.size)
+        column.addWidget(Bar("Nodes", grouped_digits(len(block.graph.nodes)), None, "", "block"))
+        if total is not None:
+            column.addWidget(Bar("Parameters", grouped_digits(total), None, "", "block"))
+
+    def _check_name(self, name: str) -> None:
+        block = self._front.block
+        block_edits.check_name(self._front.whole, name, block.name if block else "")
+
+    def _rename(self, name: str) -> None:
+        old = self._front.name
+        try:
+            self._front.apply_whole(f"Rename {old}", lambda project: block_edits.rename_block(project, old, name))
+        except BlockError as error:
+            self._say(str(error))
+
+    def _say(self, problem: str) -> None:
+        self.problem.setText(problem)
+        self.problem.setVisible(bool(problem))
+
+    def _write_note(self) -> None:
+        block: Any = self._front.block
+        if block is not None:
+            after = replace(block, note=self.note.toPlainText())
+            self._front.apply_sheet(f"Edit the note of {block.name}", after, f"note/{self.note.visit}")

@@ -1,0 +1,118 @@
+"""The parameters that a block exposes: their names, what instances have by default, and where inside they are used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QGridLayout, QWidget
+
+from app.builder import block_params
+from app.builder.blocks import Block, BlockError
+from app.builder.catalog import Param
+from app.builder.expressions import expressions
+from app.views.inspector.editors import Editor, kind_of
+from app.views.inspector.front import Front
+from app.views.inspector.lines import NameLine
+from app.views.inspector.sections import emptied
+from app.views.widgets import Section, icon_button
+from app.views.widgets.painting import label
+
+_NONE = "None yet. Expose a number of a node inside, by the menu of its field, and each instance can set it."
+
+
+class BlockParams(Section):
+    """A line a parameter: its name, its default, a button that takes it away; below, the fields that follow it."""
+
+    def __init__(self, front: Front, parent: QWidget | None = None) -> None:
+        super().__init__("Parameters of the block", parent=parent)
+        self._front = front
+        self._shown: object = None
+        self.names: dict[str, NameLine] = {}
+        self.editors: dict[str, Editor] = {}
+        self.problem = label("", "caption", "error", wrap=True)
+
+    def show_block(self, block: Block) -> None:
+        """Show those of a block. What is being typed stays."""
+        self.set_caption("name, default" if block.params else "")
+        shown = (block.name, tuple(param.name for param in block.params), _uses(block))
+        fitting = shown == self._shown and all(
+            self.editors[param.name].suits(param.default) for param in block.params
+        )
+        if not fitting:
+            self._shown = shown
+            self._make(block)
+        for param in block.params:
+            self.editors[param.name].set_value(param.default)
+
+    def _make(self, block: Block) -> None:
+        column = emptied(self)
+        self.names, self.editors = {}, {}
+        if not block.params:
+            column.addWidget(label(_NONE, "label", "text3", wrap=True))
+            return
+        holder = QWidget()
+        grid = QGridLayout(holder)
+        grid.setContentsMargins(0, 0, 0, 0)
+        grid.setHorizontalSpacing(8)
+        grid.setVerticalSpacing(3)
+        grid.setColumnStretch(0, 1)
+        grid.setColumnStretch(1, 1)
+        uses = _uses(block)
+        for row, param in enumerate(block.params):
+            self._make_line(grid, 2 * row, block, param, uses[row])
+        column.addWidget(holder)
+        self.problem = label("", "caption", "error", wrap=True)
+        self.problem.hide()
+        column.addWidget(self.problem)
+
+    def _make_line(self, grid: QGridLayout, row: int, block: Block, param: Param, uses: tuple[str, ...]) -> None:
+        name = NameLine(
+            param.name,
+            f"Name of the parameter {param.name}",
+            lambda text: block_params.check_param_name(block, text, param.name),
+        )
+        editor = kind_of(param, param.default)(param)
+        editor.name_it(f"Default of {param.name}", "What an instance has that does not set it itself.")
+        remove = icon_button("close", f"Take {param.name} away: inside stands its default then")
+        remove.setFixedSize(22, 22)
+        used = label(", ".join(uses) if uses else "used by no field inside", "caption", "text3", wrap=True)
+        used.setTextInteractionFlags(Qt.TextInteractionFlag.NoTextInteraction)
+        grid.addWidget(name, row, 0)
+        grid.addWidget(editor, row, 1)
+        grid.addWidget(remove, row, 2)
+        grid.addWidget(used, row + 1, 0, 1, 3)
+        name.named.connect(lambda new: self._edit(
+            f"Rename {param.name}", lambda p: block_params.rename_param(p, block.name, param.name, new)))
+        name.refused.connect(self._say)
+        editor.problem_changed.connect(self._say)
+        editor.edited.connect(lambda value: self._set(block.name, param.name, value, editor))
+        remove.clicked.connect(lambda: self._edit(
+            f"Take {param.name} away",
+            lambda p: block_params.unexpose(p, block.name, self._front.catalog, param.name)))  # fmt: skip
+        self.names[param.name], self.editors[param.name] = name, editor
+
+    def _set(self, block: str, name: str, value: Any, editor: Editor) -> None:
+        merge = f"{block}.{name}/{id(editor)}/{editor.visit}" if editor.typed else None
+        self._edit(f"Set {name} of {block}", lambda p: block_params.set_default(p, block, name, value), merge)
+
+    def _edit(self, text: str, edit: Any, merge: str | None = None) -> None:
+        try:
+            self._front.apply_whole(text, edit, merge)
+        except BlockError as error:
+            self._say(str(error))
+
+    def _say(self, words: str) -> None:
+        self.problem.setText(words)
+        self.problem.setVisible(bool(words))
+
+
+def _uses(block: Block) -> tuple[tuple[str, ...], ...]:
+    """For each parameter the fields inside that are computed from it."""
+    found: dict[str, list[str]] = {param.name: [] for param in block.params}
+    for node in block.graph.nodes.values():
+        for key, value in node.params.items():
+            for name in {name for expression in expressions(value) for name in expression.names}:
+                if name in found:
+                    found[name].append(f"{node.name}.{key}")
+    return tuple(tuple(uses) for uses in found.values())
