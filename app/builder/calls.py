@@ -20,6 +20,7 @@ from app.builder.value_types import BATCHES, Dim, NumberType, Size, TensorType, 
 from app.builder.wired import with_part
 from app.frozen import FrozenMap
 from app.layer_files import LayerFile, failure, told
+from app.rng import borrowed
 
 # Real tensors, tried for torch's words alone, have a batch as people use it.
 REAL_BATCH = 64
@@ -92,11 +93,12 @@ def _for_real(
 ) -> Ran | Failed:
     """A class of a person's own that fails on meta tensors, on small real ones; its words have the line of the file."""
     try:
-        call = Call.of(spec, params)
-        if isinstance(call.target, torch.nn.Module):
-            call.target.eval()
-        size = sum(_values(value, custom_calls.BATCHES[1]) for group in inputs.values() for value in group)
-        pair = custom_calls.run_small(lambda batch: call(inputs, batch, "cpu"), size)
+        with borrowed(0), torch.no_grad():  # its weights are drawn here, and nobody notices
+            call = Call.of(spec, params)
+            if isinstance(call.target, torch.nn.Module):
+                call.target.eval()
+            size = sum(_values(value, custom_calls.BATCHES[1]) for group in inputs.values() for value in group)
+            pair = custom_calls.run_small(lambda batch: call(inputs, batch, "cpu"), size)
         first, second = (custom_calls.grown(*pair, batch) for batch in BATCHES)
         return Ran(_outputs(spec, params, first, second), call.parameters)
     except (Exception, SystemExit) as error:  # whatever the class raises is the answer
