@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 
 from app.builder.blocks import with_blocks
 from app.builder.catalog import catalog
+from app.builder.checks import ACTIVATIONS, SOFTMAXES, plain_name
 from app.builder.graph import Graph
 from app.builder.literals import DType
-from app.builder.problems import Cure, Problem, SetParam, Thaw
+from app.builder.problems import Cure, InsertBefore, Problem, SetParam, Thaw
 from app.builder.training_checks import training
 from app.builder.value_types import Dim, TensorType
 from app.data.counts import training_count
 from app.data.sources import SOURCES, SourceSpec
+from app.frozen import FrozenMap
 from app.project import Project
 from app.training.choices import LOSSES, OPTIMIZERS
 from app.training.job import Job
@@ -117,9 +119,32 @@ def _outputs(graph: Graph, analysis: Analysis, source: SourceSpec) -> list[Probl
 
 
 def _class_cures(graph: Graph, output: str, kind: TensorType, classes: int) -> tuple[Cure, ...]:
-    """Give the last Linear as many features as there are classes, if only that is amiss."""
-    edges = graph.into(output)
-    last = graph.nodes[edges[0].source] if edges else None
-    if last is None or last.op != "nn.Linear" or len(kind.shape) != 2:
+    """Give the last Linear as many features as there are classes, if only that is amiss; else a Linear that does."""
+    if kind.shape[:1] != (Dim(1),) or len(kind.shape) < 2:
         return ()
-    return (Cure(f"Set out_features={classes}", (SetParam(last.id, "out_features", classes),)),)
+    port = "input"
+    linear = InsertBefore(output, port, "nn.Linear", FrozenMap(out_features=classes))
+    if len(kind.shape) > 2:
+        flatten = InsertBefore(output, port, "nn.Flatten")
+        if kind.per_sample() == classes:
+            return (Cure("Insert Flatten", (flatten,)),)
+        return (Cure(f"Insert Flatten and Linear to {classes}", (flatten, linear)),)
+    last = _last_linear(graph, output)
+    if last is None:
+        return (Cure(f"Insert Linear to {classes}", (linear,)),)
+    return (Cure(f"Set out_features={classes}", (SetParam(last, "out_features", classes),)),)
+
+
+def _last_linear(graph: Graph, output: str) -> str | None:
+    """The Linear whose features are the values that come out: nothing stands behind it but what keeps its shape."""
+    at = output
+    while True:
+        edges = graph.into(at)
+        if len(edges) != 1:
+            return None
+        node = graph.owner(edges[0].source)
+        if node.op == "nn.Linear" and node.repeat == 1:
+            return edges[0].source
+        if plain_name(node.op) not in SOFTMAXES | ACTIVATIONS and not plain_name(node.op).endswith("dropout"):
+            return None
+        at = edges[0].source

@@ -248,6 +248,54 @@ def test_batch_norm_and_a_last_batch_of_one() -> None:
     assert heard(normed("row"), batch_size=64, samples=None) == []
 
 
+def test_batches_of_one_are_cured_by_a_setting_of_the_training_and_not_in_the_graph() -> None:
+    for kind in ("row", "picture"):
+        (problem,) = heard(normed(kind), batch_size=1, samples=1025)
+        (cure,) = problem.cures
+        size = cure.settings["batch_size"]
+        assert heard(normed(kind), batch_size=size, samples=1025) == []
+        assert apply_cure(normed(kind), catalog(), cure) == normed(kind)
+    (problem,) = heard(normed("row"), batch_size=64, samples=1025)
+    assert [cure.settings for cure in problem.cures] == [{"batch_size": 65}]
+    (problem,) = heard(normed("row"), batch_size=1, samples=17)
+    assert heard(normed("row"), batch_size=problem.cures[0].settings["batch_size"], samples=17) == []
+
+
+def test_layers_before_a_detach_are_named() -> None:
+    graph = chain(("nn.Linear", "fc1", {}), ("nn.ReLU", "relu", {}), ("torch.detach", "cut", {}),
+                  ("nn.Linear", "fc2", {}), given=ROW)  # fmt: skip
+    (problem,) = said(graph)
+    assert problem.message == "No gradient gets past cut" and "fc1 before it, with 50,240" in problem.reason
+    assert "without a way back" in problem.reason
+    assert said(apply_cure(graph, catalog(), problem.cures[0])) == ()
+    frozen = graph.with_node(replace(graph.nodes["fc1"], frozen=True))
+    assert said(frozen) == ()
+
+
+def test_an_output_that_no_input_leads_to() -> None:
+    rows: list[Any] = [("input", "x", ROW), ("nn.Linear", "fc", {}), ("output", "y", {}),
+                       ("parameter", "w", {}), ("nn.ReLU", "relu", {}), ("output", "z", {})]  # fmt: skip
+    graph = net(rows, [("x", "fc"), ("fc", "y"), ("w", "relu"), ("relu", "z")])
+    (problem,) = [each for each in analyse(graph).problems if each.node == "z"]
+    assert problem.message == "No Input reaches z" and "w alone" in problem.reason
+    mended = apply_cure(graph, catalog(), problem.cures[0])
+    assert "z" not in mended.nodes and not [each for each in analyse(mended).problems if "No Input" in each.message]
+
+
+def test_an_output_at_which_nothing_arrives_is_offered_the_loose_end() -> None:
+    graph = net([("input", "x", ROW), ("nn.Linear", "fc", {}), ("output", "y", {})], [("x", "fc")])
+    (error,) = analyse(graph).errors
+    assert error.message == "Nothing arrives at input of y"
+    assert [cure.label for cure in error.cures] == ["Connect fc"]
+    assert analyse(apply_cure(graph, catalog(), error.cures[0])).problems == ()
+
+
+def test_a_large_convolution_is_told_of_too() -> None:
+    graph = chain(("nn.Conv2d", "conv", {"out_channels": 4096, "kernel_size": 31}))
+    (problem,) = said(graph)
+    assert problem.node == "conv" and "11.8 million parameters" in problem.message and "100%" in problem.reason
+
+
 # --- Networks that people are proud of ----------------------------------------------------------------------------
 
 

@@ -43,6 +43,26 @@ def test_wrong_number_of_classes_is_said_and_cured() -> None:
     assert said(replace(wrong, graph=apply_cure(wrong.graph, catalog(), problem.cures[0]))) == ()
 
 
+SEVEN = (("nn.Flatten", "flatten", {}), ("nn.Linear", "fc", {"out_features": 7}))
+WRONG_ENDS: dict[str, tuple[Any, ...]] = {
+    "Linear, log_softmax": (*SEVEN, ("nn.LogSoftmax", "soft", {})),
+    "Linear, Dropout": (*SEVEN, ("nn.Dropout", "drop", {})),
+    "a picture": (("nn.Conv2d", "conv", {"out_channels": 4}),),
+    "ten values in a picture": (("nn.Conv2d", "conv", {"out_channels": 10, "kernel_size": 8}),),
+    "a row of a flattened picture": (("nn.Conv2d", "conv", {"out_channels": 4}), ("nn.Flatten", "flatten", {})),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_ENDS)
+def test_whatever_the_net_ends_in_one_click_gives_a_value_for_each_class(name: str) -> None:
+    training = {"loss": Choice("NLLLoss")} if "softmax" in name else {}
+    wrong = project(*WRONG_ENDS[name], **training)
+    problem = next(each for each in said(wrong) if "classes" in each.message)
+    mended = replace(wrong, graph=apply_cure(wrong.graph, catalog(), problem.cures[0]))
+    assert analyse(mended.graph).errors == ()
+    assert not [each for each in said(mended) if each.severity == "error"]
+
+
 def test_an_input_of_another_shape_is_said_and_cured() -> None:
     wrong = project(*MLP, shape=(1, 9, 9))
     (problem,) = said(wrong)

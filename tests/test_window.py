@@ -376,3 +376,14 @@ def test_enter_on_a_node_puts_the_caret_into_its_first_field(qtbot, window: Main
     focus = QApplication.focusWidget()
     assert window.right.pane.page == "inspector"
     assert focus is not None and window.inspector.node_page.isAncestorOf(focus)
+
+
+def test_a_cure_that_is_a_setting_of_the_training_is_one_undo_step(qtbot, window: MainWindow) -> None:
+    from app.builder.problems import Cure, SetTraining
+
+    before = window.document.project
+    window.cure(Cure("Set batch_size=16", (SetTraining(node(window, "fc1"), "batch_size", 16),)))
+    assert window.document.project.training.batch_size == 16
+    assert window.document.project.graph is before.graph
+    window.document.undo_stack.undo()
+    assert window.document.project is before

@@ -15,7 +15,8 @@ from app.builder.catalog import Catalog, OpSpec
 from app.builder.graph import Edge, Graph, Node
 from app.builder.literals import AUTO
 from app.builder.plan import Ref, passed_by
-from app.builder.problems import Cure, InsertBefore, Problem, SetParam, TakeOut, apply_cure
+from app.builder.problems import Cure, InsertBefore, Problem, RemoveNode, SetParam, TakeOut, apply_cure
+from app.builder.rules import upstream
 from app.builder.value_types import Dim, NumberType, TensorType, TupleType, ValueType
 from app.frozen import FrozenMap
 
@@ -31,11 +32,14 @@ NEVER_NEGATIVE = frozenset("relu relu6 sigmoid hardsigmoid".split())
 RESHAPING = frozenset("flatten unflatten view reshape squeeze unsqueeze identity contiguous".split())
 SOFTMAXES = frozenset("softmax logsoftmax softmin".split())
 # Their derivative is 0 wherever there is one.
+CUTS = frozenset({"detach"})
 STEPS = frozenset("sign sgn round floor ceil trunc heaviside zeroslike oneslike fulllike".split())
 POOLS = frozenset("maxpool1d maxpool2d maxpool3d avgpool1d avgpool2d avgpool3d".split())
 
 LARGEST_LINEAR = 50_000_000
 LARGE_LINEAR, LARGE_SHARE = 10_000_000, 0.8
+# A table of words is large by right.
+LARGE = frozenset("linear bilinear conv1d conv2d conv3d convtranspose1d convtranspose2d convtranspose3d".split())
 
 
 @cache
@@ -48,6 +52,7 @@ def structure(analysis: Analysis, ops: Catalog, runs: Callable[[Graph], bool]) -
     """What the graph alone tells of a network without errors; `runs` says whether a mended graph still runs."""
     net = Net(analysis, ops)
     return [
+        *_deaf_outputs(net),
         *_cut_gradients(net),
         *_large_layers(net, runs),
         *_late_dropouts(net),
@@ -255,6 +260,19 @@ def _helps(net: Net, cure: Cure, runs: Callable[[Graph], bool]) -> bool:
     return runs(apply_cure(net.analysis.graph, net.ops, cure))
 
 
+def _deaf_outputs(net: Net) -> Iterator[Problem]:
+    """Outputs that no Input leads to: parameters and constants alone make them."""
+    for output in net.outputs:
+        before = upstream(net.graph, (output.id,))
+        if not before or any(net.graph.nodes[node].op == "input" for node in before):
+            continue
+        sources = tuple(node for node in net.live if node.id in before and not net.graph.into(node.id))
+        reason = f"It comes from {listed(sources)} alone, so it is the same whatever the data are."
+        cures = (Cure(f"Remove {output.name}", (RemoveNode(output.id),)),) if len(net.outputs) > 1 else ()
+        message = f"No Input reaches {output.name}"
+        yield Problem("warning", output.id, message, reason, port="input", cures=cures)
+
+
 # --- Parameters ---------------------------------------------------------------------------------------------------
 
 
@@ -262,7 +280,7 @@ def _large_layers(net: Net, runs: Callable[[Graph], bool]) -> Iterator[Problem]:
     total = net.analysis.total_parameters
     for node in net.live:
         count = net.analysis.parameters.get(node.id, 0)
-        if plain_name(node.op) not in ("linear", "bilinear") or not _too_large(count, total):
+        if plain_name(node.op) not in LARGE or not _too_large(count, total):
             continue
         message = f"{node.name} holds {count / 1e6:,.1f} million parameters"
         reason = (
@@ -279,7 +297,7 @@ def _too_large(count: int, total: int) -> bool:
 
 def _smaller(net: Net, node: Node, others: int) -> Iterator[Cure]:
     """An average over each channel before the Flatten in front, where that makes the layer small enough."""
-    flatten = net.feed(node)
+    flatten = net.feed(node) if plain_name(node.op) == "linear" else None
     shape = net.arriving(flatten) if flatten is not None and plain_name(flatten.op) == "flatten" else None
     pool = "nn.AdaptiveAvgPool2d"
     if flatten is None or shape is None or len(shape.shape) != 4 or pool not in net.ops:
@@ -303,7 +321,7 @@ def _cut_gradients(net: Net) -> Iterator[Problem]:
     while todo:
         for edge in net.graph.into(todo.pop()):
             source = net.graph.nodes[edge.source]
-            if source.id not in reached and _has_gradient(net.carried(edge)) and plain_name(source.op) not in STEPS:
+            if source.id not in reached and _has_gradient(net.carried(edge)) and not _stops(source):
                 reached.add(source.id)
                 todo.append(source.id)
     groups: dict[str, list[Node]] = {}
@@ -312,6 +330,10 @@ def _cut_gradients(net: Net) -> Iterator[Problem]:
             groups.setdefault(_cutter(net, node), []).append(node)
     for cutter, nodes in groups.items():
         yield _cut_problem(net, net.graph.nodes[cutter], tuple(nodes))
+
+
+def _stops(node: Node) -> bool:
+    return plain_name(node.op) in STEPS | CUTS
 
 
 def _has_gradient(value: ValueType | None) -> bool:
@@ -327,7 +349,7 @@ def _cutter(net: Net, start: Node) -> str:
     todo, seen = [start], {start.id}
     for node in todo:
         values = [net.carried(edge) for edge in net.graph.out_of(node.id)]
-        if plain_name(node.op) in STEPS or (values and not any(map(_has_gradient, values))):
+        if _stops(node) or (values and not any(map(_has_gradient, values))):
             return node.id
         fresh = [taker for taker in net.takers(node) if taker.id not in seen]
         seen |= {taker.id for taker in fresh}
@@ -339,6 +361,8 @@ def _cut_problem(net: Net, cutter: Node, nodes: tuple[Node, ...]) -> Problem:
     count = sum(net.analysis.parameters[node.id] for node in nodes)
     value, label = net.leaving(cutter), net.spec(cutter).label
     why = f"The derivative of {label} is 0"
+    if plain_name(cutter.op) in CUTS:
+        why = f"{label} hands on values without a way back for gradients"
     if value is not None and not _has_gradient(value):
         why = f"{label} gives {value.dtype}, which has no gradient"
     verb = "keeps" if len(nodes) == 1 else "keep"

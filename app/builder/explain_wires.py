@@ -18,7 +18,16 @@ def wire_cures(step: Step, missing: tuple[str, ...], graph: Graph) -> tuple[Cure
         return tuple(_indices(step, graph))[:_MOST]
     if step.spec.key in ("nn.MultiheadAttention", "F.scaled_dot_product_attention"):
         return tuple(_attention(step, missing, graph))
+    if step.spec.kind == "output":
+        return tuple(_loose_ends(step, graph))[:_MOST]
     return ()
+
+
+def _loose_ends(step: Step, graph: Graph) -> Iterator[Cure]:
+    """What nobody takes, the last that was drawn first."""
+    for node in reversed(tuple(graph.nodes.values())):
+        if node.op not in ("output", "input") and node.id != step.id and not graph.out_of(node.id):
+            yield Cure(f"Connect {node.name}", (Connect(step.id, step.spec.inputs[0].name, node.id),))
 
 
 def _indices(step: Step, graph: Graph) -> Iterator[Cure]:

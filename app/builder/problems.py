@@ -93,7 +93,17 @@ class DropInit:
     name: str
 
 
-Edit = DropInit | OpenLayers | Unshare | SetParam | InsertBefore | Connect | RemoveNode | TakeOut | ReplaceOp | Thaw
+@dataclass(frozen=True)
+class SetTraining:
+    """Give a setting of the training another value, because of `node`. The graph stays as it is."""
+
+    node: str
+    name: str
+    value: Any
+
+
+OfGraph = DropInit | Unshare | SetParam | InsertBefore | Connect | RemoveNode | TakeOut | ReplaceOp | Thaw
+Edit = OfGraph | SetTraining | OpenLayers
 
 
 @dataclass(frozen=True)
@@ -107,6 +117,11 @@ class Cure:
     def opens(self) -> str:
         """The module of the file of layers that is to be looked at, "" for a cure that is applied."""
         return next((edit.module for edit in self.edits if isinstance(edit, OpenLayers)), "")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of the training that it changes, by name."""
+        return {edit.name: edit.value for edit in self.edits if isinstance(edit, SetTraining)}
 
 
 @dataclass(frozen=True)
@@ -130,7 +145,7 @@ class Problem:
 def apply_cure(graph: Graph, catalog: Catalog, cure: Cure) -> Graph:
     """The mended graph. Nodes that are no longer there are passed over."""
     for edit in cure.edits:
-        if edit.node not in graph.nodes or isinstance(edit, OpenLayers):
+        if edit.node not in graph.nodes or isinstance(edit, OpenLayers | SetTraining):
             continue
         if isinstance(edit, SetParam):
             graph = graph.with_param(edit.node, edit.name, edit.value)

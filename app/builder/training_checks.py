@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from app.builder.catalog import Catalog
 from app.builder.checks import RESHAPING, Net, listed, plain_name, spatial, take_out
 from app.builder.graph import Node
-from app.builder.problems import Cure, InsertBefore, Problem, ReplaceOp
+from app.builder.problems import Cure, InsertBefore, Problem, ReplaceOp, SetTraining
 from app.frozen import FrozenMap
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _WITH_SIGMOID = ("BCEWithLogitsLoss", "MultiLabelSoftMarginLoss")
 _OF_LOGARITHMS = ("NLLLoss", "KLDivLoss")
+USUAL_BATCH = 16
 _RAW = ("linear", "conv", "norm")  # categories whose answers may be any number
 
 
@@ -110,22 +111,41 @@ def _batch_norm(net: Net, batch_size: int, samples: int | None) -> Iterator[Prob
     """BatchNorm needs two values of a channel; batches of one sample give it one, or as many as there are pixels."""
     norms = tuple(node for node in net.live if plain_name(node.op).startswith(("batchnorm", "syncbatchnorm")))
     alone = tuple(node for node in norms if spatial(net.arriving(node)) == 1)
-    if batch_size == 1 and alone:
-        reason = "Of 1 sample a channel has 1 value, and torch refuses. Set batch_size under Training to 2 or more."
-        yield Problem("error", alone[0].id, f"{listed(alone)} cannot train with batches of 1", reason)
-    elif batch_size == 1 and norms:
+    if batch_size == 1 and norms:
+        larger = _batch_of(alone or norms, _usual_batch(alone, samples))
+        if alone:
+            reason = "Of 1 sample a channel has 1 value, and torch refuses. Set batch_size under Training to 2 or more."
+            message = f"{listed(alone)} cannot train with batches of 1"
+            yield Problem("error", alone[0].id, message, reason, cures=larger)
+            return
         count = spatial(net.arriving(norms[0]))
         many = f" {count:,}" if count else ""
         reason = (
             f"Mean and variance come from the{many} values of one picture, and what is kept for validation swings with "
             "each. Set batch_size under Training to 2 or more; 16 and more is usual."
         )
-        yield Problem("warning", norms[0].id, f"{listed(norms)} would normalise over 1 sample", reason)
+        message = f"{listed(norms)} would normalise over 1 sample"
+        yield Problem("warning", norms[0].id, message, reason, cures=larger)
     elif alone and samples and samples % batch_size == 1:
-        better = next(size for size in range(batch_size + 1, samples + batch_size + 3) if samples % size != 1)
+        better = _whole(samples, batch_size + 1)
         message = f"The last batch of an epoch has 1 sample, which {listed(alone)} cannot normalise"
         reason = (
             f"{samples:,} samples in batches of {batch_size} leave 1. A channel then has 1 value, and torch refuses. "
             f"Set batch_size under Training to {better}, for example: that leaves {samples % better or better}."
         )
-        yield Problem("error", alone[0].id, message, reason)
+        yield Problem("error", alone[0].id, message, reason, cures=_batch_of(alone, better))
+
+
+def _whole(samples: int, start: int) -> int:
+    """The first batch size from `start` on that leaves no single sample at the end of an epoch."""
+    return next(size for size in range(start, samples + start + 2) if samples % size != 1)
+
+
+def _usual_batch(alone: tuple[Node, ...], samples: int | None) -> int:
+    if not samples:
+        return USUAL_BATCH
+    return _whole(samples, min(USUAL_BATCH, samples)) if alone else min(USUAL_BATCH, max(samples, 2))
+
+
+def _batch_of(nodes: tuple[Node, ...], size: int) -> tuple[Cure, ...]:
+    return (Cure(f"Set batch_size={size}", (SetTraining(nodes[0].id, "batch_size", size),)),)

@@ -267,6 +267,11 @@ class MainWindow(QMainWindow):
         if cure.opens:
             self.layers.look(cure.opens)
             return
+        if cure.settings:
+            project = self.document.project
+            training = replace(project.training, **cure.settings)
+            self.document.apply(cure.label, replace(project, training=training))
+            return
         sheet = self.sheet.project
         graph = apply_cure(sheet.graph, self.catalog.now, cure)
         self.sheet.apply(cure.label, self.canvas.placed(replace(sheet, graph=graph)))
