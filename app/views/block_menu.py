@@ -8,6 +8,7 @@ from PySide6.QtCore import QPoint
 from PySide6.QtWidgets import QMenu
 
 from app.builder.blocks import block_of
+from app.builder.custom import is_custom, module_of
 from app.library import KEY as LIBRARY
 from app.views import icons
 
@@ -33,6 +34,8 @@ def op_menu(window: MainWindow, key: str, spot: QPoint) -> QMenu:
         menu.addAction(icons.icon("trash"), "Delete", lambda: control.delete(name))
     elif key.startswith(LIBRARY):
         menu.addAction(icons.icon("folder"), "Show Library Folder", library.show_folder)
+    elif is_custom(key):
+        menu.addAction(icons.icon("eye"), "Look at Its File…", lambda: window.layers.look(module_of(key)))
     return menu
 
 

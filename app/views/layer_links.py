@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QMimeData, QObject
 
+from app.builder.custom import module_of
 from app.views.own_files import python_files
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ class LayerLinks(QObject):
         rows.dropped.connect(layers.add)
         rows.look_wanted.connect(layers.look)
         rows.remove_wanted.connect(layers.remove)
+        window.palette_view.look_wanted.connect(lambda key: layers.look(module_of(key)))
         layers.changed.connect(rows.set_files)
         layers.waiting.connect(self._wait)
         layers.refused.connect(window.refuse)

@@ -25,6 +25,7 @@ CATEGORY_NAMES = {
     "seq": "Sequence & attention",
     "io": "Input & output",
     "block": "Blocks",
+    "own": "My layers",
     "loss": "Loss",
 }
 
@@ -33,7 +34,7 @@ OP_ROW, CATEGORY_ROW = 23, 25
 
 @dataclass(frozen=True)
 class Row:
-    """What is painted: `faint` follows the name, `hint` stands at right; `heading` rows fold."""
+    """What is painted: `faint` follows the name, `hint` stands at right; `heading` rows fold, `locked` ones wait."""
 
     text: str
     category: str
@@ -42,6 +43,7 @@ class Row:
     heading: bool = False
     open: bool = False
     grip: bool = False
+    locked: bool = False
 
 
 class RowDelegate(QStyledItemDelegate):
@@ -97,8 +99,9 @@ class RowDelegate(QStyledItemDelegate):
         colors = theme.current()
         hovered = bool(option.state & QStyle.StateFlag.State_MouseOver)
         marked = hovered or bool(option.state & QStyle.StateFlag.State_Selected)
-        left = area.left() + (16 if row.grip else 8)
-        icons.draw(painter, row.category, row.category, left, area.center().y() - 6, 14)
+        left = area.left() + (16 if row.grip or row.locked else 8)
+        icon, tone = ("lock", "warn") if row.locked else (row.category, row.category)
+        icons.draw(painter, icon, tone, left, area.center().y() - 6, 14)
         right = -6
         if row.grip:
             place = area.right() - 14
@@ -107,7 +110,7 @@ class RowDelegate(QStyledItemDelegate):
         room = area.adjusted(left - area.left() + 22, 0, right, 0)
         taken = _write(painter, room, row.hint, theme.font("caption"), colors.text3, right=True)
         room.setRight(room.right() - taken - (8 if taken else 0))
-        color = colors.text if marked else colors.text2
+        color = colors.text if marked else colors.text3 if row.locked else colors.text2
         used = _write(painter, room, row.text, theme.font("label"), color)
         room.setLeft(room.left() + used + 8)
         if row.faint and room.width() > 20:

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QAbstractItemView, QStackedWidget, QTreeView, QVBo
 
 from app.background import Background
 from app.builder.catalog import Catalog, OpSpec
+from app.builder.custom import is_custom, why_not
 from app.frozen import FrozenMap
 from app.library import KEY as LIBRARY
 from app.views import fuzzy, icons, theme
@@ -22,6 +23,7 @@ from app.views.widgets.painting import TextLine, box
 
 MIME = "application/x-tapedeck-op"
 BLOCKS = "block"
+OWN = "own"  # classes of the project's own files
 NO_BLOCKS = "Select nodes, press Ctrl+G"
 _TOP = 0  # internal id of a category's index; an op has that of its category, plus one
 
@@ -37,6 +39,8 @@ def hint(spec: OpSpec) -> str:
     """The small word that tells ops of one name apart: "2d" of Conv2d, "F" of F.relu, where a block comes from."""
     if spec.key.startswith(LIBRARY):
         return "library"
+    if is_custom(spec.key):
+        return "not usable yet" if spec.kind == "unknown" else ""
     if spec.kind in ("function", "method"):
         return spec.key.partition(".")[0]
     dimensions = re.search(r"\dd$", spec.label)
@@ -55,13 +59,14 @@ def grouped(specs: Iterable[OpSpec], empty: str = "") -> tuple[Group, ...]:
     """The specs by category, categories in the palette's order; the category `empty` is there without any too."""
     found: dict[str, list[OpSpec]] = {name: [] for name in CATEGORY_NAMES}
     for spec in specs:
-        found.setdefault(spec.category, []).append(spec)
+        found.setdefault(OWN if is_custom(spec.key) else spec.category, []).append(spec)
     return tuple(Group(name, tuple(members)) for name, members in found.items() if members or name == empty)
 
 
 def fit(query: str, spec: OpSpec) -> float | None:
     """How well an op fits what was typed: by its name first, then its key, then its category."""
-    texts = ((spec.label, 1.0), (spec.key, 0.9), (CATEGORY_NAMES.get(spec.category, spec.category), 0.5))
+    category = OWN if is_custom(spec.key) else spec.category
+    texts = ((spec.label, 1.0), (spec.key, 0.9), (CATEGORY_NAMES.get(category, category), 0.5))
     return fuzzy.best(query, texts)
 
 
@@ -136,6 +141,8 @@ class OpModel(QAbstractItemModel):
             return f"{CATEGORY_NAMES.get(group.category, group.category)}, {len(group.specs)}" if group else None
         if role == Qt.ItemDataRole.ToolTipRole and spec and spec.definition:
             return "\n".join(filter(None, (f"Block {spec.label}", spec.definition.note)))
+        if role == Qt.ItemDataRole.ToolTipRole and spec and is_custom(spec.key):
+            return "\n".join(why_not(spec) or (spec.key, self._summaries.get(spec.key, "")))
         if role == Qt.ItemDataRole.ToolTipRole and spec:
             return "\n".join(filter(None, (spec.target or spec.key, self._summaries.get(spec.key, ""))))
         return None
@@ -144,7 +151,8 @@ class OpModel(QAbstractItemModel):
         if index.isValid() and not self.spec(index) and not self.group(index):
             return Qt.ItemFlag.ItemIsEnabled
         flags = Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable
-        return flags | Qt.ItemFlag.ItemIsDragEnabled if self.spec(index) else flags
+        spec = self.spec(index)
+        return flags | Qt.ItemFlag.ItemIsDragEnabled if spec and spec.kind != "unknown" else flags
 
     def mimeTypes(self) -> list[str]:
         return [MIME]
@@ -189,10 +197,12 @@ class OpTree(QTreeView):
 
     def _row(self, index: Index) -> Row | None:
         if spec := self.ops.spec(index):
-            return Row(spec.label, spec.category, hint=hint(spec), grip=True)
+            locked = spec.kind == "unknown"
+            return Row(spec.label, spec.category, hint=hint(spec), grip=not locked, locked=locked)
         if group := self.ops.group(index):
             name = CATEGORY_NAMES.get(group.category, group.category)
-            return Row(name, group.category, hint=str(len(group.specs)), heading=True, open=self.isExpanded(index))
+            look = BLOCKS if group.category == OWN else group.category
+            return Row(name, look, hint=str(len(group.specs)), heading=True, open=self.isExpanded(index))
         return Row("", BLOCKS, faint=NO_BLOCKS, grip=True) if index.isValid() else None
 
     def _fold(self, index: QModelIndex) -> None:
@@ -223,7 +233,7 @@ class OpTree(QTreeView):
 
     def startDrag(self, actions: Qt.DropAction) -> None:
         spec = self.ops.spec(self.currentIndex())
-        if spec is not None:
+        if spec is not None and spec.kind != "unknown":
             drag = QDrag(self)
             drag.setMimeData(self.ops.mimeData([self.currentIndex()]))
             drag.setPixmap(node_picture(spec, self.devicePixelRatioF()))
@@ -238,9 +248,13 @@ class OpTree(QTreeView):
 
 
 class Palette(QWidget):
-    """The Layers panel. `activated(key)` asks for a new node of an op; dragging out carries the key as `MIME`."""
+    """The Layers panel. `activated(key)` asks for a new node of an op; dragging out carries the key as `MIME`.
+
+    `look_wanted(key)` comes for a class of a file that is not trusted yet.
+    """
 
     activated = Signal(str)
+    look_wanted = Signal(str)
     menu_wanted = Signal(str, QPoint)
 
     def __init__(self, catalog: Catalog, parent: QWidget | None = None) -> None:
@@ -264,12 +278,18 @@ class Palette(QWidget):
         self.setTabOrder(self.field, self.tree)
         self.field.installEventFilter(self)
         self.field.textChanged.connect(self._filter)
-        self.tree.chosen.connect(self.activated)
+        self.tree.chosen.connect(self._choose)
         self.tree.menu_wanted.connect(self.menu_wanted)
         self.tree.left_upwards.connect(lambda: self.field.setFocus(Qt.FocusReason.BacktabFocusReason))
         self.tree.collapsed.connect(lambda index: self._remember(index, folded=True))
         self.tree.expanded.connect(lambda index: self._remember(index, folded=False))
         self._filter("")
+
+    def _choose(self, key: str) -> None:
+        """A new node of an op, or a look at the file that it waits for."""
+        spec = self.model.spec(self.model.index_of(key))
+        waits = spec is not None and spec.kind == "unknown" and is_custom(key)
+        (self.look_wanted if waits else self.activated).emit(key)
 
     def refill(self) -> None:
         """The catalog has other ops."""
@@ -315,7 +335,7 @@ class Palette(QWidget):
             key = event.key()  # type: ignore[attr-defined]
             if key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
                 if spec := self.model.spec(self.tree.currentIndex()):
-                    self.activated.emit(spec.key)
+                    self._choose(spec.key)
                 return True
             if key in (Qt.Key.Key_Down, Qt.Key.Key_Up):
                 self._move(1 if key == Qt.Key.Key_Down else -1)

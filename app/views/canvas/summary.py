@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.builder.catalog import OpSpec, Param
+from app.builder.custom import is_custom
 from app.builder.graph import Node
 from app.builder.literals import AUTO, DType
 from app.builder.params import format_param
@@ -28,7 +29,7 @@ def summary_line(spec: OpSpec, node: Node, resolved: Mapping[str, Any]) -> str:
     """
     values = {param.name: resolved.get(param.name, spec.value(node, param.name)) for param in spec.params}
     if spec.kind == "unknown":
-        return f"{spec.label}, unknown"
+        return f"{spec.label}, not usable yet" if is_custom(spec.key) else f"{spec.label}, unknown"
     if spec.kind == "input":
         return f"Tensor {_times(values.get('shape'))}"
     parts = [*_pair(values), *_sizes(values), *_windows(spec, values)] or _others(spec, node, values)
