@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtCore import QPointF, QRectF, Qt, QTimer
 from PySide6.QtGui import QPaintEngine, QPainter, QTransform
 from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 
@@ -18,13 +18,14 @@ from app.views.canvas.geometry import EVERYWHERE, OUTLINE
 from app.views.canvas.node_item import NodeItem
 from app.views.canvas.painter import LEGIBLE
 from app.views.canvas.spatial import RectIndex
-from app.views.canvas.sprites import Sprites
+from app.views.canvas.sprites import Sprites, Wanted
 from app.views.canvas.wire_item import LABEL_HEIGHT, WireItem, paint_chip
 
 if TYPE_CHECKING:
     from app.builder.graph import Edge
 
 LABELS = 1.0  # the layer of labels and nodes; bends lie between it and the wires
+REST = 90  # milliseconds
 
 
 class WiresItem(QGraphicsItem):
@@ -58,11 +59,17 @@ class NodesItem(QGraphicsItem):
         wires: Mapping[Edge, WireItem],
         wire_index: RectIndex[Edge],
         layer: QGraphicsItem,
+        rest: QTimer,
     ) -> None:
+        """`rest` is the scene's own: it runs until the zoom rests and what was stretched is made sharp."""
         super().__init__(layer)
         self._nodes, self._index = nodes, index
         self._wires, self._wire_index = wires, wire_index
         self._sprites = Sprites()
+        self._zoom = 0.0
+        self._rest = rest
+        rest.setSingleShot(True)
+        rest.timeout.connect(self.update)
         self.setZValue(LABELS)
         self.setFlag(QGraphicsItem.GraphicsItemFlag.ItemUsesExtendedStyleOption)
         self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
@@ -89,18 +96,27 @@ class NodesItem(QGraphicsItem):
 
     def _put_down(self, painter: QPainter, wires: list[WireItem], nodes: list[NodeItem]) -> None:
         """Labels and nodes as pictures."""
-        view, ratio, sprites = painter.worldTransform(), painter.device().devicePixelRatio(), self._sprites
-        zoom = view.m11()
-        scale = (zoom, ratio)
+        view = painter.worldTransform()
+        scale = (view.m11(), painter.device().devicePixelRatio())
+        wanted = [_label(wire, view) for wire in wires] + [_node(item, view) for item in nodes]
         painter.setWorldTransform(QTransform())
-        for wire in wires:
-            look, width = wire.chip.look, wire.chip.width
-            extent, paint = QRectF(-1, -1, width + 2, LABEL_HEIGHT + 2), partial(_paint_chip, look, width)
-            sprites.put_down(painter, view.map(wire.chip.place), look, scale, extent, zoom, ratio, paint)
-        for item in nodes:
-            at, stamp, paint = view.map(item.pos()), (item.version, *scale), partial(_paint_node, item, zoom)
-            sprites.put_down(painter, at, item.node, stamp, item.own_extent, zoom, ratio, paint)
+        painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
+        hurry, self._zoom = scale[0] != self._zoom or self._rest.isActive(), scale[0]
+        sharp = self._sprites.draw(painter, wanted, scale, hurry)
         painter.setWorldTransform(view)
+        if not sharp:
+            self._rest.start(REST if hurry else 0)
+
+
+def _label(wire: WireItem, view: QTransform) -> Wanted:
+    chip = wire.chip
+    extent = QRectF(-1, -1, chip.width + 2, LABEL_HEIGHT + 2)
+    return Wanted(view.map(chip.place), chip.look, 0, extent, partial(_paint_chip, chip.look, chip.width))
+
+
+def _node(item: NodeItem, view: QTransform) -> Wanted:
+    paint = partial(_paint_node, item, view.m11())
+    return Wanted(view.map(item.pos()), item.node, item.version, item.own_extent, paint)
 
 
 def _exposed(option: QStyleOptionGraphicsItem) -> QRectF:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QPointF, QRectF, Signal
+from PySide6.QtCore import QPointF, QRectF, QTimer, Signal
 from PySide6.QtWidgets import QGraphicsItem, QGraphicsScene
 
 from app.builder.arrange import Size, complete
@@ -57,7 +57,8 @@ class CanvasScene(QGraphicsScene):
         self.wiring = Wiring(self.nodes, self.index, self.bends, self, self._far)
         self.wires = self.wiring.items
         self._wires_item = WiresItem(self.wires, self.wiring.index, self._near)
-        self._nodes_item = NodesItem(self.nodes, self.index, self.wires, self.wiring.index, self._near)
+        rest = QTimer(self)
+        self._nodes_item = NodesItem(self.nodes, self.index, self.wires, self.wiring.index, self._near, rest)
         self.addItem(self._near)
         self.addItem(self._far)
         self._selected: frozenset[str] = frozenset()

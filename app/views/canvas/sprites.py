@@ -4,20 +4,41 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPixmap
 
 KEPT = 48 * 1024 * 1024  # bytes
+AT_ONCE = 0.006  # seconds of a frame that may go into making sharp what is there at another zoom
+SMALLER, LARGER = 0.55, 1.8  # by how much a picture made at another zoom is stretched at most
+FIRST_GUESS = 0.0002  # seconds that a picture takes
+
+Scale = tuple[float, float]  # zoom, pixels of the screen for one of the view
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Something to draw with its origin at `at`, a point of the view: `paint` paints it about its origin in `extent`.
+
+    Its picture is kept under `key` for as long as `version` is the same.
+    """
+
+    at: QPointF
+    key: Hashable
+    version: int
+    extent: QRectF
+    paint: Callable[[QPainter], None]
 
 
 @dataclass(frozen=True)
 class Sprite:
     """A picture, and where its top left corner lies from the origin of what it shows, in pixels of the view."""
 
-    stamp: Hashable
+    version: int
+    scale: Scale
     pixmap: QPixmap
     corner: QPointF
 
@@ -27,64 +48,66 @@ class Sprite:
 
 
 class Sprites:
-    """Makes pictures at one zoom and resolution at a time and keeps those that were wanted last."""
+    """Makes pictures and keeps those that were wanted last.
+
+    While a view zooms, making all pictures anew in each frame would take longer than the frame: those made at another
+    zoom are stretched then. What a thing shows is never out of date, it only is less sharp.
+    """
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Hashable, Sprite] = OrderedDict()
         self._bytes = 0
+        self._cost = FIRST_GUESS
 
     def clear(self) -> None:
         """Fonts or colours are others: every picture is out of date."""
         self._kept.clear()
         self._bytes = 0
 
-    def put_down(
-        self,
-        painter: QPainter,
-        at: QPointF,
-        key: Hashable,
-        stamp: Hashable,
-        extent: QRectF,
-        zoom: float,
-        ratio: float,
-        paint: Callable[[QPainter], None],
-    ) -> None:
-        """Draw what `paint` paints about its origin, within `extent`, with that origin at a pixel of the view.
+    def draw(self, painter: QPainter, things: Sequence[Wanted], scale: Scale, hurry: bool) -> bool:
+        """Draw things in order; tells whether all are sharp. In a `hurry` all are stretched if not all can be made."""
+        found = [self._usable(thing, scale) for thing in things]
+        blunt = sum(sprite is not None and sprite.scale != scale for sprite in found)
+        left = math.inf if blunt * self._cost <= AT_ONCE else 0.0 if hurry else AT_ONCE
+        sharp = True
+        for thing, sprite in zip(things, found, strict=True):
+            if sprite is None or (sprite.scale != scale and left > 0):
+                sprite = self._make(thing, scale)
+                left -= self._cost
+            else:
+                self._kept.move_to_end(thing.key)
+            if sprite.scale == scale:
+                painter.drawPixmap(_whole(thing.at, scale[1]) + sprite.corner, sprite.pixmap)
+            else:
+                sharp = False
+                _stretch(painter, thing.at, sprite, scale[0] / sprite.scale[0])
+        return sharp
 
-        The picture that is kept under `key` is taken if it was made with the same `stamp`. It lies on whole pixels,
-        so that letters are as sharp everywhere.
-        """
-        sprite = self._kept.get(key)
-        if sprite is None or sprite.stamp != stamp:
-            sprite = self._make(key, stamp, extent, zoom, ratio, paint)
-        else:
-            self._kept.move_to_end(key)
-        x, y = round(at.x() * ratio) / ratio, round(at.y() * ratio) / ratio
-        painter.drawPixmap(QPointF(x, y) + sprite.corner, sprite.pixmap)
+    def _usable(self, thing: Wanted, scale: Scale) -> Sprite | None:
+        """The picture that is kept of a thing, if it shows what it should and need not be stretched too far."""
+        sprite = self._kept.get(thing.key)
+        if sprite is None or sprite.version != thing.version or sprite.scale[1] != scale[1]:
+            return None
+        return sprite if SMALLER <= scale[0] / sprite.scale[0] <= LARGER else None
 
-    def _make(
-        self,
-        key: Hashable,
-        stamp: Hashable,
-        extent: QRectF,
-        zoom: float,
-        ratio: float,
-        paint: Callable[[QPainter], None],
-    ) -> Sprite:
-        scale = zoom * ratio
-        left, top = math.floor(extent.left() * scale), math.floor(extent.top() * scale)
-        right, bottom = math.ceil(extent.right() * scale), math.ceil(extent.bottom() * scale)
+    def _make(self, thing: Wanted, scale: Scale) -> Sprite:
+        began = perf_counter()
+        zoom, ratio = scale
+        fine, extent = zoom * ratio, thing.extent
+        left, top = math.floor(extent.left() * fine), math.floor(extent.top() * fine)
+        right, bottom = math.ceil(extent.right() * fine), math.ceil(extent.bottom() * fine)
         pixmap = QPixmap(max(right - left, 1), max(bottom - top, 1))
         pixmap.fill(Qt.GlobalColor.transparent)
         painter = QPainter(pixmap)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.translate(-left, -top)
-        painter.scale(scale, scale)
-        paint(painter)
+        painter.scale(fine, fine)
+        thing.paint(painter)
         painter.end()
         pixmap.setDevicePixelRatio(ratio)
-        sprite = Sprite(stamp, pixmap, QPointF(left / ratio, top / ratio))
-        self._keep(key, sprite)
+        sprite = Sprite(thing.version, scale, pixmap, QPointF(left / ratio, top / ratio))
+        self._keep(thing.key, sprite)
+        self._cost += 0.1 * (min(perf_counter() - began, 10 * FIRST_GUESS) - self._cost)
         return sprite
 
     def _keep(self, key: Hashable, sprite: Sprite) -> None:
@@ -94,3 +117,13 @@ class Sprites:
         while self._bytes > KEPT and len(self._kept) > 1:
             _, oldest = self._kept.popitem(last=False)
             self._bytes -= oldest.bytes
+
+
+def _whole(at: QPointF, ratio: float) -> QPointF:
+    """A point on whole pixels of the screen, so that letters are as sharp everywhere."""
+    return QPointF(round(at.x() * ratio) / ratio, round(at.y() * ratio) / ratio)
+
+
+def _stretch(painter: QPainter, at: QPointF, sprite: Sprite, factor: float) -> None:
+    size = sprite.pixmap.deviceIndependentSize() * factor
+    painter.drawPixmap(QRectF(at + sprite.corner * factor, size), sprite.pixmap, QRectF(sprite.pixmap.rect()))
