@@ -17,7 +17,7 @@ from app.frozen import FrozenMap
 from app.layer_files import LayerFile, builtins_with
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -116,3 +116,26 @@ def load_class(source: Source) -> type[nn.Module]:
 def make_module(source: Source) -> nn.Module:
     """A new instance, its weights drawn from torch's global generator."""
     return load_class(source)()
+
+
+def random_inputs(source: Source, batch: int) -> tuple[Tensor, ...]:
+    """Samples for every input, drawn from torch's global generator, in the range that the input states.
+
+    Without one, floating point values are normally distributed and whole numbers are 0 or 1.
+    """
+    return tuple(_drawn(spec, (batch, *spec.shape)) for spec in source.inputs)
+
+
+def _drawn(spec: InputSpec, shape: tuple[int, ...]) -> Tensor:
+    import torch
+
+    dtype, low, high = getattr(torch, spec.dtype), spec.low, spec.high
+    if not dtype.is_floating_point:
+        first = int(low) if low is not None else min(0, int(high) - 1) if high is not None else 0
+        return torch.randint(first, int(high) if high is not None else first + 2, shape).to(dtype)
+    if low is not None and high is not None:
+        return torch.rand(shape, dtype=dtype) * (high - low) + low
+    drawn = torch.randn(shape, dtype=dtype)
+    if low is None and high is None:
+        return drawn
+    return drawn.abs() + low if low is not None else (high or 0) - drawn.abs()

@@ -61,6 +61,8 @@ def run(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[
     """Run one call on meta tensors with both batch sizes."""
     if spec.kind == "input":
         shape = tuple(params["shape"])
+        if words := _wrong_range(params):
+            return Failed(words)
         return Ran((TensorType((Dim(1), *shape), params.get("dtype", DType("float32")).name),))
     if spec.kind == "number":
         return Ran((NumberType.of(params["value"], params["value"]),))
@@ -103,6 +105,15 @@ def _for_real(
         return Ran(_outputs(spec, params, first, second), call.parameters)
     except (Exception, SystemExit) as error:  # whatever the class raises is the answer
         return Failed(failure(file) or told(error, file))
+
+
+def _wrong_range(params: FrozenMap[str, Any]) -> str:
+    """What is wrong with the range of an input, "" if nothing is."""
+    low, high = params.get("low"), params.get("high")
+    whole = params.get("dtype", DType("float32")).name.startswith(("int", "uint"))
+    if whole and any(type(bound) is float for bound in (low, high)):
+        return f"low and high of whole numbers are whole numbers, not {low} and {high}"
+    return f"low={low} is not below high={high}" if None not in (low, high) and not low < high else ""
 
 
 def _free_tensor(spec: OpSpec, params: FrozenMap[str, Any]) -> Ran | Failed:

@@ -16,6 +16,7 @@ from app.builder.graph import Edge, Graph, Node
 from app.builder.literals import AUTO
 from app.builder.plan import Ref, passed_by
 from app.builder.problems import Cure, InsertBefore, Problem, RemoveNode, SetParam, TakeOut, apply_cure
+from app.builder.range_checks import ranges
 from app.builder.rules import upstream
 from app.builder.value_types import Dim, NumberType, TensorType, TupleType, ValueType
 from app.frozen import FrozenMap
@@ -52,6 +53,7 @@ def structure(analysis: Analysis, ops: Catalog, runs: Callable[[Graph], bool]) -
     """What the graph alone tells of a network without errors; `runs` says whether a mended graph still runs."""
     net = Net(analysis, ops)
     return [
+        *ranges(net),
         *_deaf_outputs(net),
         *_cut_gradients(net),
         *_large_layers(net, runs),

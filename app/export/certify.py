@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from app.rng import borrowed
-from app.source import Source, make_module
+from app.source import Source, make_module, random_inputs
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -119,8 +119,8 @@ def reference(
 ) -> Reference:
     """What the net of `source` gives for `inputs`, or for `batch` random samples drawn by `seed`.
 
-    Random samples of a whole-number input are all 0 or 1, which every embedding has. The generators of a run under
-    way are put back.
+    Random samples lie in the range that the input states; without one those of whole numbers are all 0 or 1, which
+    every embedding has. The generators of a run under way are put back.
     """
     import torch
 
@@ -128,7 +128,7 @@ def reference(
         model = make_module(source)
         model.load_state_dict(dict(state_dict), strict=True)
         model.eval()
-        chosen = tuple(inputs) if inputs is not None else _random_inputs(source, batch)
+        chosen = tuple(inputs) if inputs is not None else random_inputs(source, batch)
         # The other process seeds here too, for a net that draws even in eval mode.
         torch.default_generator.manual_seed(seed)
         with torch.inference_mode():
@@ -185,17 +185,6 @@ def _verdict(run: subprocess.CompletedProcess[str], seconds: float) -> Certifica
     else:
         text = f"The exported model gives other numbers: the largest difference is {largest:.3g}."
     return Certificate(answer["equal"], largest, text, run.stderr, answer["torch"], seconds)
-
-
-def _random_inputs(source: Source, batch: int) -> tuple[Tensor, ...]:
-    import torch
-
-    made = []
-    for spec in source.inputs:
-        dtype = getattr(torch, spec.dtype)
-        shape = (batch, *spec.shape)
-        made.append(torch.randn(shape, dtype=dtype) if dtype.is_floating_point else torch.randint(2, shape).to(dtype))
-    return tuple(made)
 
 
 def _flat(value: Any) -> list[Tensor]:
