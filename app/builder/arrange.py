@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from app.builder import fold
 from app.builder.graph import Graph
 from app.frozen import FrozenMap
 
@@ -17,8 +18,11 @@ GRID = 8
 GAP = 104  # between columns: a shape label and 24
 LANE_GAP = 40  # between nodes of one column
 ROW_GAP = 72  # between rows: the gutter of the wire that runs back
+FOLD_GAP = 64  # between the rows of a fold, where wires run back on both sides
 SKIP_ROOM = 48  # above or below a row in which a wire goes past nodes on that side
 ROW_WIDTH = 1080
+WIDEST = 1.4  # a row may be that much wider, where it keeps together what belongs together
+FURTHER = 0.25  # what a further wire of the same value counts, where a row ends
 SAME_ROW = 32  # nodes whose port lines are nearer than this stand in one row
 
 
@@ -40,6 +44,9 @@ def arrange(graph: Graph, sizes: Mapping[str, Size], row_width: float = ROW_WIDT
     lanes = _lanes(graph, columns)
     places: dict[str, Point] = {}
     y = 0.0
+    levels = _levels(graph, columns, sizes, row_width)
+    if levels:
+        return FrozenMap(_folded(levels, columns, lanes, graph, sizes))
     for row in _rows(graph, columns, sizes, row_width):
         y = _place_row(row, lanes, graph, sizes, y, places) + ROW_GAP
     return FrozenMap(places)
@@ -190,11 +197,12 @@ def _rows(graph: Graph, columns: list[list[str]], sizes: Mapping[str, Size], row
         least[start], width = float("inf"), -float(GAP)
         for end in range(start + 1, len(columns) + 1):
             width += GAP + widths[end - 1]
-            if width > row_width and end > start + 1:
+            if width > WIDEST * row_width and end > start + 1:
                 break
-            slack = (1 - width / row_width) ** 2
-            broken = 2.0 * max(0, crossing[end] - 1) if end < len(columns) else 0.0
-            cost = slack * (1 if end < len(columns) else 0.3) + broken + 0.2 + least[end]
+            over = max(0.0, width / row_width - 1)
+            slack = 3.0 * over if over else (1 - width / row_width) ** 2
+            broken = 2.0 * max(0.0, crossing[end] - 1) if end < len(columns) else 0.0
+            cost = slack * (1 if over or end < len(columns) else 0.3) + broken + 0.2 + least[end]
             if cost < least[start]:
                 least[start], ends[start] = cost, end
     rows, start = [], 0
@@ -204,17 +212,52 @@ def _rows(graph: Graph, columns: list[list[str]], sizes: Mapping[str, Size], row
     return rows
 
 
-def _crossings(graph: Graph, columns: list[list[str]]) -> list[int]:
-    """How many wires cross the left edge of each column; those between the same two nodes count once.
+def _width(columns: list[list[str]], sizes: Mapping[str, Size]) -> float:
+    widths = [max(sizes.get(node, DEFAULT).width for node in column) for column in columns]
+    return sum(_snap_up(width + GAP) for width in widths) - GAP
+
+
+def _levels(
+    graph: Graph, columns: list[list[str]], sizes: Mapping[str, Size], row_width: float
+) -> list[fold.Level]:
+    """The rows of a network that is too wide for one row and folds, as a U-Net does."""
+    if _width(columns, sizes) <= row_width:
+        return []
+    place = {node: i for i, column in enumerate(columns) for node in column}
+    return fold.levels(len(columns), {(place[edge.source], place[edge.target]) for edge in graph.edges})
+
+
+def _folded(
+    levels: list[fold.Level],
+    columns: list[list[str]],
+    lanes: Mapping[str, int],
+    graph: Graph,
+    sizes: Mapping[str, Size],
+) -> dict[str, Point]:
+    """The way down at left, the way up at right behind all of it, each skip on one line."""
+    places: dict[str, Point] = {}
+    widest = max(_width([columns[i] for i in level.down], sizes) for level in levels)
+    right, y = _snap_up(widest + GAP), 0.0
+    for level in levels:
+        row = [columns[i] for i in (*level.down, *level.up)]
+        y = _place_row(row, lanes, graph, sizes, y, places, {len(level.down): right}) + FOLD_GAP
+    return places
+
+
+def _crossings(graph: Graph, columns: list[list[str]]) -> list[float]:
+    """How much crosses the left edge of each column: one for each node that feeds what lies behind it, and a little
+    for each further node that it feeds there.
 
     A row that ends behind a node that feeds two layers costs more than one that ends before it: so a residual block
-    keeps what it adds.
+    keeps what it adds. It costs less than one that ends where many values are under way.
     """
     place = {node: i for i, column in enumerate(columns) for node in column}
-    counts = [0] * (len(columns) + 1)
-    for source, target in {(edge.source, edge.target) for edge in graph.edges}:
-        for i in range(place[source] + 1, place[target] + 1):
-            counts[i] += 1
+    counts = [0.0] * (len(columns) + 1)
+    for source in graph.nodes:
+        ends = sorted((place[node] for node in {edge.target for edge in graph.out_of(source)}), reverse=True)
+        for number, end in enumerate(ends):
+            for i in range(place[source] + 1, end + 1):
+                counts[i] += FURTHER if number else 1.0
     return counts
 
 
@@ -225,8 +268,9 @@ def _place_row(
     sizes: Mapping[str, Size],
     top: float,
     places: dict[str, Point],
+    starts: Mapping[int, float] | None = None,
 ) -> float:
-    """Put a row's nodes into `places`; returns its lower edge."""
+    """Put a row's nodes into `places`; returns its lower edge. `starts` says where columns begin at least."""
     inside = {node: i for i, column in enumerate(row) for node in column}
     used = sorted({lanes[node] for node in inside})
     skips = [e for node, i in inside.items() for e in graph.out_of(node) if inside.get(e.target, -1) - i > 1]
@@ -238,7 +282,8 @@ def _place_row(
         lines[lane] = _snap_up(top + max(size.anchor for size in members))
         top = lines[lane] + max(size.height - size.anchor for size in members) + LANE_GAP
     x = 0.0
-    for column in row:
+    for number, column in enumerate(row):
+        x = max(x, (starts or {}).get(number, x))
         for node in column:
             places[node] = (x, lines[lanes[node]] - sizes.get(node, DEFAULT).anchor)
         x = _snap_up(x + max(sizes.get(node, DEFAULT).width for node in column) + GAP)

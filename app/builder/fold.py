@@ -1,0 +1,66 @@
+"""Networks that come back: where long skips lie in one another, as in a U-Net, the way down and the way up stand side
+by side, so that each skip runs straight across."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+Skip = tuple[int, int]
+
+LONG = 4  # columns that a wire must lead over to count; shorter ones stay in their row
+MOST = 400  # wires that are looked at; more make no U
+SHARE = 0.6  # of the long wires at least these must lie in one another
+
+
+@dataclass(frozen=True)
+class Level:
+    """A row of a fold, by ranges of columns: what stands on the way down, and on the way up."""
+
+    down: range
+    up: range
+
+
+def levels(count: int, wires: Collection[Skip]) -> list[Level]:
+    """The rows of a network of `count` columns, from the top; empty where it does not fold.
+
+    `wires` are pairs of columns. The last row is the turn: everything between the innermost skip's ends.
+
+    >>> [(list(level.down), list(level.up)) for level in levels(10, {(1, 8), (3, 7)})]
+    [([0, 1], [8, 9]), ([2, 3], [7]), ([4, 5, 6], [])]
+    >>> levels(10, {(1, 5)})
+    []
+    """
+    long = {(a, b) for a, b in wires if b - a >= LONG}
+    if len(long) > MOST:
+        return []
+    chain = nested(sorted(long))
+    if len(chain) < 2 or len(chain) < SHARE * len(long):
+        return []
+    made, first, last = [], 0, count
+    for a, b in chain:
+        made.append(Level(range(first, a + 1), range(b, last)))
+        first, last = a + 1, b
+    return [*made, Level(range(first, last), range(0))]
+
+
+def nested(skips: Sequence[Skip]) -> list[Skip]:
+    """The longest row of skips each of which lies strictly within the one before.
+
+    >>> nested([(0, 9), (1, 8), (2, 12), (3, 7)])
+    [(0, 9), (1, 8), (3, 7)]
+    """
+    order = sorted(skips, key=lambda skip: skip[0] - skip[1])  # the widest first
+    best: list[int] = []
+    before: list[int] = []
+    for i, (a, b) in enumerate(order):
+        outer = [j for j in range(i) if order[j][0] < a and b < order[j][1]]
+        widest = max(outer, key=lambda j: best[j], default=-1)
+        best.append(best[widest] + 1 if widest >= 0 else 1)
+        before.append(widest)
+    chain = []
+    at = max(range(len(order)), key=lambda i: best[i], default=-1)
+    while at >= 0:
+        chain.append(order[at])
+        at = before[at]
+    return chain[::-1]
