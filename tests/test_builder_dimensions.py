@@ -265,6 +265,17 @@ def test_one_that_stretches_and_one_that_is_missing() -> None:
     assert aligned(missing, catalog(), analyse(missing), "it")[1].cells[:2] == (("", "missing"), ("", "missing"))
 
 
+def test_shapes_that_clash_are_lined_up_too() -> None:
+    rows = [("input", "a", {"shape": (32, 26, 26)}), ("input", "b", {"shape": (32, 1, 28)}),
+            ("operator.add", "it", {}), ("output", "out", {})]  # fmt: skip
+    graph = net(rows, [("a", "it", "input"), ("b", "it", "other"), ("it", "out")])
+    first, second = aligned(graph, catalog(), analyse(graph), "it")
+    assert first.cells == (("N", "same"), ("32", "same"), ("26", "same"), ("26", "clash"))
+    assert second.cells == (("N", "same"), ("32", "same"), ("1", "stretched"), ("28", "clash"))
+    similar = net([*rows[:2], ("nn.CosineSimilarity", "it", {}), rows[3]], [("a", "it", "x1"), ("b", "it", "x2")])
+    assert len(aligned(similar, catalog(), analyse(similar), "it")) == 2
+
+
 def test_tensors_laid_one_behind_the_other_add_up() -> None:
     graph = net(
         [("input", "a", {"shape": (3, 8)}), ("input", "b", {"shape": (5, 8)}), ("torch.cat", "it", {"dim": 1}),

@@ -146,6 +146,21 @@ def test_broadcasting_marks_what_stretches(inspector: Inspector, selection: Sele
     assert explained(inspector, selection, "conv1").alignment is None
 
 
+def test_shapes_that_clash_stand_side_by_side(inspector: Inspector, selection: Selection) -> None:
+    explained(inspector, selection, "scaled")
+    rows = [("input", "in", {"shape": (64, 12, 12)}), ("input", "squeeze", {"shape": (64, 5)}),
+            ("operator.mul", "scaled", {}), ("output", "logits", {})]  # fmt: skip
+    wires = [("in", "scaled", "input"), ("squeeze", "scaled", "other"), ("scaled", "logits")]
+    graph = net(rows, wires)
+    inspector._document.apply("Change", Project("net", graph))
+    inspector.set_analysis(analyse(graph))
+    section = inspector.node_page.shape
+    assert section.alignment is not None and section.formula is None
+    spoken = "in: N, 64 clashes, 12 clashes, 12 clashes; squeeze: missing, N clashes, 64 clashes, 5 clashes"
+    assert section.alignment.accessibleName() == spoken
+    assert any("must be equal" in each for each in words(section))
+
+
 def test_the_output_of_the_net_hands_on_what_it_gets(inspector: Inspector, selection: Selection) -> None:
     section = explained(inspector, selection, "logits")
     assert [row.text() for row in section.rows] == ["fc"]

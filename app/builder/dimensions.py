@@ -18,6 +18,7 @@ from app.builder import dimension_values as values
 from app.builder import dimension_windows as windows
 from app.builder.catalog import Catalog, OpSpec
 from app.builder.dimension_calls import Arrived, Call, Origin, Rule, Told, kept, set_by
+from app.builder.dimension_stretch import Aligned, line_up
 from app.builder.formula import Formula, Symbol
 from app.builder.graph import Graph, Node
 from app.builder.value_types import Dim, NumberType, Size, TensorType, TupleType, ValueType
@@ -69,15 +70,6 @@ class ChainStep:
     full: str
 
 
-@dataclass(frozen=True)
-class Aligned:
-    """One shape above another, aligned at the right: (size, "same" | "stretched" | "missing") a dimension."""
-
-    name: str
-    node: str
-    cells: tuple[tuple[str, str], ...]
-
-
 def explain_output(
     graph: Graph, catalog: Catalog, analysis: Analysis, node: str, output: int = 0
 ) -> tuple[DimensionStory, ...]:
@@ -124,23 +116,18 @@ def upstream(graph: Graph, catalog: Catalog, analysis: Analysis, start: Origin) 
 
 
 def aligned(graph: Graph, catalog: Catalog, analysis: Analysis, node: str) -> tuple[Aligned, ...]:
-    """The shapes that arrive at an op that broadcasts, () elsewhere and where there is one tensor alone."""
+    """The shapes that arrive at an op that broadcasts, also where they clash; () elsewhere and for one tensor alone."""
     here, spec = graph.nodes[node], catalog.of(graph, graph.nodes[node])
-    call = _call(graph, analysis, here, spec, 0)
-    if call is None or here.muted or spec.category != "merge" or _rule(call, spec) is not shapes.elementwise:
+    rule = next((rule for pattern, rule in _COMPILED if pattern.fullmatch(here.op)), None)
+    if here.muted or spec.category != "merge" or rule not in (shapes.elementwise, functions.compared):
         return ()
-    tensors = [one for many in call.inputs.values() for one in many]
-    if len(tensors) < 2 or any(len(one.shape) > len(call.shape) for one in tensors):
-        return ()
-    return tuple(Aligned(one.name, one.node, _cells(one, call.shape)) for one in tensors)
-
-
-def _cells(one: Arrived, whole: tuple[Size, ...]) -> tuple[tuple[str, str], ...]:
-    missing = len(whole) - len(one.shape)
-    cells = [("", "missing")] * missing
-    for size, final in zip(one.shape, whole[missing:], strict=True):
-        cells.append((str(size), "same" if size == final else "stretched"))
-    return tuple(cells)
+    tensors = []
+    for port in spec.inputs:
+        for edge in graph.into(node):
+            value = analysis.values.get((edge.source, edge.output)) if edge.port == port.name else None
+            if isinstance(value, TensorType):
+                tensors.append((graph.nodes[edge.source].name, edge.source, value.shape))
+    return line_up(tensors)
 
 
 def _in_short(story: DimensionStory) -> str:

@@ -8,7 +8,8 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QFont, QFontMetricsF, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
-from app.builder.dimensions import Aligned, DimensionStory
+from app.builder.dimension_stretch import CLASH, MISSING, SAME, STRETCHED, Aligned
+from app.builder.dimensions import DimensionStory
 from app.builder.formula import Line, Piece
 from app.views import icons, theme
 from app.views.widgets.chip import HEIGHT, STATES, Chip
@@ -207,7 +208,8 @@ class FormulaBox(QWidget):
 
 
 class AlignedShapes(QWidget):
-    """Shapes that broadcast, one above the other and aligned at their right; what stretches has a dashed line."""
+    """Shapes that broadcast, one above the other and aligned at their right; what stretches has a dashed line, what is
+    in the way is red."""
 
     def __init__(self, rows: Sequence[Aligned]) -> None:
         super().__init__()
@@ -238,25 +240,26 @@ class AlignedShapes(QWidget):
     @staticmethod
     def _paint_cell(painter: QPainter, area: QRectF, line: TextLine, state: str) -> None:
         colors = theme.current()
-        stretches = state != "same"
-        pen = QPen(colors.accent if stretches else colors.line2, 1)
+        stretches, clashes = state in (STRETCHED, MISSING), state == CLASH
+        pen = QPen(colors.error if clashes else colors.accent if stretches else colors.line2, 1)
         if stretches:
             pen.setStyle(Qt.PenStyle.CustomDashLine)
             pen.setDashPattern([3, 3])
         painter.setPen(pen)
-        painter.setBrush(colors.accentBg if stretches else colors.panel)
+        painter.setBrush(colors.errorBg if clashes else colors.accentBg if stretches else colors.panel)
         painter.drawRoundedRect(area.adjusted(0.5, 0.5, -0.5, -0.5), 3, 3)
-        line.draw_in(painter, area.center().x() - line.width / 2, area, colors.text if stretches else colors.text2)
+        ink = colors.error if clashes else colors.text if stretches else colors.text2
+        line.draw_in(painter, area.center().x() - line.width / 2, area, ink)
 
 
 def _cell(text: str, state: str) -> str:
-    return "–" if state == "missing" else text
+    return "–" if state == MISSING else text
 
 
 def _spoken(row: Aligned) -> str:
-    words = {"same": "", "stretched": " stretches"}
+    words = {SAME: "", STRETCHED: " stretches", CLASH: " clashes"}
     return f"{row.name}: " + ", ".join(
-        "missing" if state == "missing" else text + words[state] for text, state in row.cells
+        "missing" if state == MISSING else text + words[state] for text, state in row.cells
     )
 
 

@@ -11,6 +11,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.builder.catalog import Catalog
+from app.builder.dimension_stretch import CLASH
 from app.builder.dimensions import Aligned, ChainStep, DimensionStory, Origin, aligned, explain_output, upstream
 from app.builder.graph import Graph
 from app.views.inspector.explain_parts import AlignedShapes, DimensionChip, FormulaBox, UpstreamRow
@@ -84,6 +85,21 @@ class ExplainSection(ShapeSection):
         if other or self.story is None:
             self._start_with(subject.node)
         self._show()
+        return True
+
+    def show_clash(self, subject: Subject) -> bool:
+        """Two shapes side by side that do not broadcast; False where that is not what is amiss."""
+        grid = aligned(subject.graph, subject.catalog, subject.analysis, subject.node)
+        if not any(state == CLASH for row in grid for _, state in row.cells):
+            return False
+        if self._last != grid:
+            self._shown, self._subject, self._last = None, None, grid
+            self._stories, self.chips, self.formula, self.rows = (), {}, None, []
+            column = emptied(self)
+            self.alignment = AlignedShapes(grid)
+            column.addWidget(self.alignment)
+            words = "Aligned at the right. Red dimensions must be equal, or one of them 1. See Problems."
+            column.addWidget(label(words, "caption", "text3", wrap=True))
         return True
 
     def _start_with(self, node: str) -> None:

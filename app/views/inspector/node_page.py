@@ -174,6 +174,8 @@ class NodePage(QWidget):
         subject = Subject(analysis.graph, self._catalog, analysis, self._node_id)
         if not failed and self.shape.explain(subject, inputs, outputs):
             return
+        if failed and self.shape.show_clash(subject):
+            return
         words, tone = "", "text3"
         if failed:
             words, tone = "It does not run with what arrives: see Problems.", "error"

@@ -1,0 +1,48 @@
+"""Shapes that broadcast, one above the other and aligned at their right: what stretches, what is missing, what is in
+the way. As in PyTorch's note on broadcasting semantics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.builder.value_types import Size
+
+SAME, STRETCHED, MISSING, CLASH = "same", "stretched", "missing", "clash"
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """One shape above another: (size, SAME | STRETCHED | MISSING | CLASH) a dimension."""
+
+    name: str
+    node: str
+    cells: tuple[tuple[str, str], ...]
+
+
+def line_up(tensors: Sequence[tuple[str, str, tuple[Size, ...]]]) -> tuple[Aligned, ...]:
+    """Rows for (name, node, shape) of tensors, () for fewer than two.
+
+    >>> [row.cells for row in line_up((("a", "a", (4, 1)), ("b", "b", (3,))))]
+    [(('4', 'same'), ('1', 'stretched')), (('', 'missing'), ('3', 'same'))]
+    >>> [row.cells for row in line_up((("a", "a", (4,)), ("b", "b", (3,))))]
+    [(('4', 'clash'),), (('3', 'clash'),)]
+    """
+    if len(tensors) < 2:
+        return ()
+    rank = max(len(shape) for _, _, shape in tensors)
+    padded = [(*(None,) * (rank - len(shape)), *shape) for _, _, shape in tensors]
+    wanted = [{size for size in sizes if size not in (None, 1)} for sizes in zip(*padded, strict=True)]
+    return tuple(
+        Aligned(name, node, tuple(_cell(size, others) for size, others in zip(row, wanted, strict=True)))
+        for (name, node, _), row in zip(tensors, padded, strict=True)
+    )
+
+
+def _cell(size: Size | None, others: set[Size | None]) -> tuple[str, str]:
+    """A dimension of a shape; `others` are the sizes other than 1 that the shapes have there."""
+    if size is None:
+        return "", MISSING
+    if size == 1:
+        return "1", STRETCHED if others else SAME
+    return str(size), CLASH if len(others) > 1 else SAME
