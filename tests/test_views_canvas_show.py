@@ -17,6 +17,7 @@ from app.frozen import FrozenMap
 from app.project import Project
 from app.views import theme
 from app.views.canvas import Canvas, routes
+from app.views.canvas.detour import around
 from app.views.canvas.geometry import WIDEST, snapped
 from app.views.canvas.node_item import NodeItem, cells_of
 from app.views.canvas.search import found
@@ -368,3 +369,19 @@ def test_the_search_puts_the_likely_first() -> None:
     assert {spec.key for spec in found(OPS, "merge")} >= {"torch.cat", "operator.add"}
     assert [spec.key for spec in found(OPS, "", ["nn.Tanh"])] == ["nn.Tanh"]
     assert found(OPS, "zzzz") == []
+
+
+def test_a_wire_over_several_rows_runs_beside_the_nodes_between() -> None:
+    source, target = QRectF(0, 0, 100, 50), QRectF(600, 300, 100, 50)
+    between = [QRectF(140 * i, 150, 110, 60) for i in range(8)]
+
+    def obstacles(area: QRectF) -> list[QRectF]:
+        return [rect for rect in between if rect.intersects(area)]
+
+    for start, end, a, b in (
+        (QPointF(100, 25), QPointF(600, 325), source, target), (QPointF(700, 325), QPointF(0, 25), target, source),
+    ):  # fmt: skip
+        way = around(routes.route(start, end, a, b, obstacles), start, end, a, b, obstacles, lambda area: [])
+        points = [way.path.pointAtPercent(i / 200) for i in range(201)]
+        assert not any(rect.adjusted(-3, -3, 3, 3).contains(point) for rect in between for point in points)
+        assert (points[0], points[-1]) == (start, end)

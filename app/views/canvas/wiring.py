@@ -13,12 +13,13 @@ from app.builder.graph import Edge, Graph
 from app.builder.value_types import TensorType
 from app.views.canvas.bend_items import BendDots
 from app.views.canvas.bent import through
+from app.views.canvas.detour import around
 from app.views.canvas.difference import moved as differing_edges
 from app.views.canvas.faces import Problems
 from app.views.canvas.far_item import FarItem
 from app.views.canvas.ground import Ground
 from app.views.canvas.node_item import NodeItem
-from app.views.canvas.routes import Route, route, runs_back
+from app.views.canvas.routes import Route, nothing, route, runs_back
 from app.views.canvas.spatial import RectIndex
 from app.views.canvas.wire_item import ASSUMED, ERROR, NORMAL, REACH, WireItem
 
@@ -179,7 +180,10 @@ class Wiring:
         def taken(area: QRectF) -> list[QRectF]:
             return [lanes[wire] for wire in lanes.inside(area) if wire not in back or wire < edge]
 
-        return route(start, end, self._nodes[edge.source].body, self._nodes[edge.target].body, others, taken)
+        source, target = self._nodes[edge.source].body, self._nodes[edge.target].body
+        way = route(start, end, source, target, others, taken)
+        # Ways forward do not keep out of lanes: which of two came first would be chance.
+        return around(way, start, end, source, target, others, taken if way.backward else nothing)
 
     def _settle_labels(self) -> None:
         """Where a wire rises over others from a port, the labels of the rest go under their wires.
