@@ -21,6 +21,10 @@ from app.builder.literals import DType
 from app.frozen import FrozenMap
 from app.layer_files import LayerFile, LayerFileError, Untrusted
 from app.source import load_class, make_module
+from app.training.config import TrainingConfig
+from app.training.events import Failed
+from app.training.job import Job
+from app.training.loop import train
 
 HEAD = """import math
 import torch
@@ -364,6 +368,17 @@ def test_errors_of_a_class_show_the_line_of_the_file(tmp_path: Path) -> None:
     leaving = own.write(tmp_path, text.replace("x.no_such_thing", "exit(3)"), "late.py")
     own.trust(leaving)
     assert "SystemExit" in analyse(graph, own.ops_with(leaving)).errors[0].message
+
+
+def test_a_layer_that_ends_the_program_ends_the_run_alone(tmp_path: Path) -> None:
+    body = "  if self.training:\n   raise SystemExit(3)\n  return x\n"
+    path = own.write(tmp_path, HEAD + "class A(nn.Module):\n def forward(self, x):\n" + body, "leaving.py")
+    own.trust(path)
+    layers = [("nn.Flatten", {}), ("custom.leaving:A", {}), ("nn.Linear", {"out_features": 10})]
+    graph = own.chain([("input", {"shape": (1, 8, 8)}), *layers, ("output", {})])
+    source = analyse(graph, own.ops_with(path)).source
+    *_, last = train(Job(source, training=TrainingConfig(epochs=1, device="cpu")))
+    assert isinstance(last, Failed) and last.node == "n3" and "SystemExit" in last.message
 
 
 def test_a_class_that_is_gone_says_so_and_keeps_its_node(tmp_path: Path) -> None:

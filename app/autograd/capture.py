@@ -102,7 +102,7 @@ def capture_source(
             return capture(model, given, function, target, source=source, train=train, labels=labels)
     except CaptureError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a layer of a person's own may call sys.exit
         failure = _failure(error, source)
     # Raised out here so that it carries no traceback whose frames would keep the tensors alive.
     raise failure
@@ -276,7 +276,7 @@ def _why_no_graph(model: nn.Module) -> str:
     return f"The forward pass of this net built no graph: {reason}."
 
 
-def _failure(error: Exception, source: Source) -> ForwardFailed:
+def _failure(error: BaseException, source: Source) -> ForwardFailed:
     """The error as text with its place in the drawing; the innermost line of the generated text counts."""
     lines = [at for frame, at in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == source.filename]
     line = lines[-1] if lines else None

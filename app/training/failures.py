@@ -32,7 +32,7 @@ _LONELY_CURE = "A batch has a single sample, as the last one of an epoch may: ch
 _MEMORY_WORDS = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
 
 
-def failure(error: Exception, source: Source, batch_size: int, epoch: int, step: int) -> Failed:
+def failure(error: BaseException, source: Source, batch_size: int, epoch: int, step: int) -> Failed:
     """The event for `error`, raised after `step` whole steps."""
     kind = _kind(error)
     node = error.node if isinstance(error, NotFinite) else node_of(error.__traceback__, source)
@@ -59,7 +59,7 @@ def _output_node(source: Source) -> str | None:
     return next((node for node in map(source.node_at, returns) if node), None)
 
 
-def _kind(error: Exception) -> str:
+def _kind(error: BaseException) -> str:
     import torch
 
     text = str(error)
@@ -80,7 +80,7 @@ def _kind(error: Exception) -> str:
     return "error"
 
 
-def _message(error: Exception, kind: str, step: int) -> str:
+def _message(error: BaseException, kind: str, step: int) -> str:
     text = str(error).strip() or type(error).__name__
     if kind in {"data", "job", "not finite"} or isinstance(error, OutputError):
         return text

@@ -60,7 +60,7 @@ def train(job: Job, control: Control | None = None, *, threads: int | None = Non
                     ending = event.reason
                     run.hand_over(ending)
                 yield event
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a layer of a person's own may call sys.exit
             failed = failure(error, job.source, job.training.batch_size, run.epoch, run.step)
         # Outside the handler: the exception's frames hold tensors, and the reader may take its time.
         if failed is not None:

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QAbstractItemView, QStackedWidget, QTreeView, QVBo
 
 from app.background import Background
 from app.builder.catalog import Catalog, OpSpec
-from app.builder.custom import is_custom, why_not
+from app.builder.custom import class_of, is_custom, why_not
 from app.frozen import FrozenMap
 from app.library import KEY as LIBRARY
 from app.views import fuzzy, icons, theme
@@ -40,7 +40,8 @@ def hint(spec: OpSpec) -> str:
     if spec.key.startswith(LIBRARY):
         return "library"
     if is_custom(spec.key):
-        return "not usable yet" if spec.kind == "unknown" else ""
+        layer = class_of(spec) if spec.kind == "unknown" else None
+        return "" if layer is None else "cannot be used" if layer.reason else "not trusted"
     if spec.kind in ("function", "method"):
         return spec.key.partition(".")[0]
     dimensions = re.search(r"\dd$", spec.label)

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.background import Background, Failure
 from app.builder.catalog import OpSpec
+from app.builder.custom import is_custom
 from app.views import theme
 from app.views.inspector.doc_text import to_html
 from app.views.widgets import Button, Section
@@ -31,7 +32,7 @@ def ask(key: str) -> Documentation:
 
 def page_url(spec: OpSpec) -> str:
     """The page of an op on pytorch.org, "" for what is not PyTorch's."""
-    if not spec.target:
+    if not spec.target or is_custom(spec.key):
         return ""
     name = spec.target.replace("operator.", "torch.") if spec.kind == "operator" else spec.target
     return f"{_SITE}/{name}.html"
