@@ -38,7 +38,7 @@ def explain(step: Step, result: StepResult, graph: Graph) -> Problem:
     wanting = [wire.source.name for wire in broken.wires if not _named(wire.source.name, f"{message} {reason}")]
     if wanting:
         reason = f"{reason} {broken.arriving}".strip()
-    torch_message = result.outcome.real_error or result.outcome.error
+    torch_message = result.outcome.real_error or _with_n(result.outcome.error)
     return Problem("error", step.id, message, reason, torch_message, cures=cures)
 
 
@@ -54,8 +54,12 @@ def _told(broken: Broken, outcome: Failed) -> Told:
         told = explainer(broken)
         if told is not None:
             return told
-    words = re.sub(rf"\b{BATCHES[0]}\b", "N", outcome.error)
-    return f"{broken.name} does not fit: {words}", broken.arriving, ()
+    return f"{broken.name} does not fit: {_with_n(outcome.error)}", broken.arriving, ()
+
+
+def _with_n(words: str) -> str:
+    """Torch's words with the batch as N: the size that was tried stands for any."""
+    return re.sub(rf"\b({'|'.join(map(str, BATCHES))})\b", "N", words)
 
 
 def wrong_dtype(broken: Broken) -> Told | None:
