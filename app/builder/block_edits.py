@@ -178,8 +178,14 @@ def put_block(project: W, name: str, block: Block) -> W:
 
 
 def _with_port_names(block: Block) -> Block:
-    """The block with a name of its own for each input and for each output; names are what wires find ports by."""
+    """The block with a name of its own for each input and for each output; names are what wires find ports by.
+
+    Its inputs lose what they say of shapes: those are of what arrives at an instance.
+    """
     graph = block.graph
+    for node in block.inputs:
+        if node.params:
+            graph = graph.with_node(replace(node, params=FrozenMap()))
     for ports in (block.inputs, block.outputs):
         taken: set[str] = set()
         for node in ports:

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
+from app.builder.arrange import complete
 from app.builder.block_edits import Whole, check_name, flows_back, free_name, sheet_named, with_sheet
 from app.builder.blocks import Block, BlockError, spec_of, unused_name
 from app.builder.catalog import Catalog, Param
 from app.builder.expressions import Expr, expressions
 from app.builder.graph import Edge, Graph, Node
-from app.builder.sheet import FRAME, Comment, Point, Sheet, changed
+from app.builder.sheet import FRAME, Comment, Point, Positions, Sheet, changed
 from app.frozen import FrozenMap
 
 W = TypeVar("W", bound=Whole)
@@ -19,6 +20,7 @@ W = TypeVar("W", bound=Whole)
 COLUMN, ROW = 240.0, 96.0  # how far inputs and outputs of a new block stand from the rest, and from one another
 GRID = 8.0
 NODE = (136.0, 72.0)  # about what a node takes up; sizes are known to whoever draws
+ROOM = 24.0  # about a node
 MARGIN = 64.0  # what is nearer to the nodes than this and written beside them goes with them
 
 
@@ -222,14 +224,23 @@ def _with_instance(drawn: Sheet, block: Block, inner: list[str], ports: _Ports) 
         elif edge.source in chosen:
             edge = replace(edge, source=new, output=numbers[edge.source, edge.output])
         edges[edge] = None
-    places = [drawn.positions[key] for key in inner if key in drawn.positions]
-    positions = drawn.positions.without(*inner)
-    if places:
-        xs, ys = [x for x, _ in places], [y for _, y in places]
-        positions = positions.set(new, (grid((min(xs) + max(xs)) / 2), grid((min(ys) + max(ys)) / 2)))
+    after = Graph(FrozenMap(nodes), tuple(edges))
+    positions = _with_place(drawn, after, new, [drawn.positions[key] for key in inner if key in drawn.positions])
     comments = drawn.comments.without(*block.comments)
-    after = changed(drawn, graph=Graph(FrozenMap(nodes), tuple(edges)), positions=positions, comments=comments)
-    return after, new
+    return changed(drawn, graph=after, positions=positions, comments=comments), new
+
+
+def _with_place(drawn: Sheet, graph: Graph, new: str, places: list[Point]) -> Positions:
+    """The instance in the middle of where its nodes were, or on its wire where another node stands there."""
+    rest = FrozenMap({key: place for key, place in drawn.positions.items() if key in graph.nodes})
+    if not places:
+        return rest
+    xs, ys = [x for x, _ in places], [y for _, y in places]
+    middle = grid((min(xs) + max(xs)) / 2), grid((min(ys) + max(ys)) / 2)
+    free = all(abs(x - middle[0]) > NODE[0] + ROOM or abs(y - middle[1]) > NODE[1] + ROOM for x, y in rest.values())
+    if free or any(node not in rest for node in graph.nodes if node != new):
+        return rest.set(new, middle)
+    return complete(graph, rest, {})
 
 
 def grid(value: float) -> float:

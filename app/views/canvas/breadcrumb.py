@@ -54,7 +54,7 @@ class Breadcrumb(QWidget):
         self.buttons = []
         for number, crumb in enumerate(crumbs):
             if number:
-                self._row.addWidget(label("/", "section", "text3"))
+                self._put(label("/", "section", "text3"))
             button = Button(crumb.text.replace("&", "&&"), "flat", crumb.icon)
             button.setFixedHeight(22)
             button.setToolTip(crumb.tip)
@@ -63,7 +63,7 @@ class Breadcrumb(QWidget):
             button.setChecked(number == len(crumbs) - 1)
             button.clicked.connect(lambda _on, number=number: self._choose(number))
             button.setFocusPolicy(Qt.FocusPolicy.TabFocus if len(crumbs) > 1 else Qt.FocusPolicy.NoFocus)
-            self._row.addWidget(button)
+            self._put(button)
             self.buttons.append(button)
         self.note.setText(note)
         self.note.setVisible(bool(note))
@@ -71,6 +71,11 @@ class Breadcrumb(QWidget):
         self._row.addWidget(self.note)
         self.setAccessibleName(" / ".join(crumb.text for crumb in crumbs))
         self.fit(10_000)
+
+    def _put(self, part: QWidget) -> None:
+        """At the end of the row; shown at once, since what is hidden takes no room in the size."""
+        self._row.addWidget(part)
+        part.show()
 
     def _choose(self, number: int) -> None:
         for i, button in enumerate(self.buttons):

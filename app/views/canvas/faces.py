@@ -43,11 +43,14 @@ class Face:
     count: str = ""  # the parameter count in few letters, for the gradients overlay
     muted: bool = False
     frozen: bool = False
+    shared: bool = False  # it calls the module of another node
+    block: bool = False
+    badge: str = ""  # how often it stands behind itself
 
     @property
     def signed(self) -> bool:
         """Whether an icon stands at the right of the name."""
-        return bool(self.state) or self.muted or self.frozen
+        return bool(self.state) or self.muted or self.frozen or self.shared
 
 
 Problems = dict[str, tuple[Problem, ...]]
@@ -69,10 +72,14 @@ def face_of(graph: Graph, node_id: str, catalog: Catalog, analysis: Analysis | N
     parameters = analysis.parameters.get(node_id) if analysis else None
     resolved = analysis.resolved.get(node_id, FrozenMap()) if analysis else FrozenMap()
     wrong = problems.get(node_id, ())
+    repeat = graph.owner(node_id).repeat
+    line = summary_line(spec, node, resolved)
+    if spec.kind == "input" and "shape" not in node.params:
+        line = _arriving(node_id, analysis) or line
     return Face(
         name=node.name,
         category=spec.category,
-        line=summary_line(spec, node, resolved),
+        line=line,
         detail=detail_line(spec, node, parameters),
         tall=has_detail(spec, parameters),
         inputs=_inputs(graph, node_id, catalog, wrong),
@@ -81,7 +88,16 @@ def face_of(graph: Graph, node_id: str, catalog: Catalog, analysis: Analysis | N
         count=compact(parameters) if parameters else "",
         muted=node.muted,
         frozen=node.frozen,
+        shared=bool(node.shares),
+        block=spec.kind == "block",
+        badge=f"×{repeat}" if repeat > 1 else "",
     )
+
+
+def _arriving(node_id: str, analysis: Analysis | None) -> str:
+    """What arrives at an input of a block, which has no shape of its own; "" while it is not known."""
+    value = analysis.values.get((node_id, 0)) if analysis else None
+    return f"Tensor {str(value).removeprefix('N×')}" if value is not None else ""
 
 
 def _inputs(graph: Graph, node_id: str, catalog: Catalog, wrong: tuple[Problem, ...]) -> tuple[Pin, ...]:

@@ -20,6 +20,7 @@ INSET = 11.0
 ICON = QRectF(8, 8, 14, 14)
 NAME_LEFT = 28.0
 NAME_BASE, LINE_BASE, DETAIL_BASE = 19.5, 43.5, 61.0
+BADGE_PAD = 5.0
 PORT_SPREAD, PORT_CLOSEST, PORT_MARGIN = 20.0, 14.0, 8.0
 PORT_REACH = 10.0  # how far from a port a press still means it
 EVERYWHERE = QRectF(-1e6, -1e6, 2e6, 2e6)  # the bounds of what paints whatever there is: they never grow
@@ -62,13 +63,19 @@ class Shape:
 
 def shape_of(face: Face, strip: bool = False) -> Shape:
     """The shape of a node with this face."""
-    name = NAME_LEFT + text_width(face.name, "node") + INSET + (20.0 if face.signed else 0.0)
+    name = NAME_LEFT + text_width(face.name, "node") + INSET + beside_name(face)
     line = INSET + text_width(face.line, "label") + INSET
     detail = INSET + text_width(face.detail, "caption") + INSET if face.detail else 0.0
     width = float(math.ceil(min(max(name, line, detail, NARROWEST), WIDEST)))
     most = max(len(face.inputs), len(face.outputs))
     base = max(TALL if face.tall else SHORT, PORT_CLOSEST * (most - 1) + 2 * PORT_MARGIN)
     return Shape(width, base, strip, _spread(len(face.inputs), base), _spread(len(face.outputs), base))
+
+
+def beside_name(face: Face) -> float:
+    """The room that an icon, a count and the sign of a block take at the right of the name."""
+    badge = text_width(face.badge, "caption") + 2 * BADGE_PAD + 4.0 if face.badge else 0.0
+    return badge + (20.0 if face.signed else 0.0) + (14.0 if face.block else 0.0)
 
 
 def _spread(count: int, height: float) -> tuple[float, ...]:

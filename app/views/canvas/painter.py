@@ -10,13 +10,25 @@ from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen, QPixmap
 from app.views import icons, theme
 from app.views.canvas import geometry
 from app.views.canvas.faces import Face, Pin
-from app.views.canvas.geometry import DETAIL_BASE, HEADER, ICON, INSET, LINE_BASE, NAME_BASE, NAME_LEFT, Shape
+from app.views.canvas.geometry import (
+    BADGE_PAD,
+    DETAIL_BASE,
+    HEADER,
+    ICON,
+    INSET,
+    LINE_BASE,
+    NAME_BASE,
+    NAME_LEFT,
+    Shape,
+    beside_name,
+)
 from app.views.theme import Theme
 from app.views.widgets.painting import TextLine, elided
 
 SIMPLE = 0.35  # under this zoom the whole is painted simply, see `far_item`
 LEGIBLE = 0.5  # under this zoom only names are written
 RADIUS = 6.0
+CARDS = ((8.0, 10.0), (4.0, 5.0))  # of a block: how far each peeks out above, and how far it is set in
 DOT, RING = 4.0, 6.0
 
 FITS, REFUSES = "fits", "refuses"
@@ -28,11 +40,12 @@ class NodeLook:
     def __init__(self, face: Face, shape: Shape, strip_words: str = "", counted: bool = False) -> None:
         self.face, self.shape = face, shape
         self._sign = face.state if face.state in ("error", "warning") else _sign(face)
-        room = shape.width - INSET - (20.0 if face.signed else 0.0) - NAME_LEFT
+        room = shape.width - INSET - beside_name(face) - NAME_LEFT
         self._name = elided(face.name, "node", room)
         self._line = elided(face.line, "label", shape.width - 2 * INSET)
         self._detail = elided(strip_words or face.detail, "caption", shape.width - 2 * INSET)
         self._count = TextLine(face.count if counted and strip_words else "", "caption")
+        self._badge = TextLine(face.badge, "caption")
         now = theme.current()
         known = face.category in now.categories
         self._category = now.categories[face.category if known else "block"]
@@ -51,6 +64,8 @@ class NodeLook:
         now = theme.current()
         paths = _paths(self.shape.width, self.shape.height)
         painter.setPen(Qt.PenStyle.NoPen)
+        if self.face.block:
+            self._cards(painter, now)
         painter.fillPath(paths.body, now.hover if hovered else now.raised)
         painter.fillPath(paths.header, self._header)
         painter.fillPath(paths.strip, self._category)
@@ -64,6 +79,13 @@ class NodeLook:
             painter.strokePath(_line(self.shape.width, middle), QPen(now.line3, 1.5))
         self._outline(painter, now, paths, hovered=hovered, selected=selected, active=active, dash=dash)
         self._texts(painter, now, legible)
+
+    def _cards(self, painter: QPainter, now: Theme) -> None:
+        """Two cards that peek out behind a block: there is more inside."""
+        for up, inset in CARDS:
+            card = _round(QRectF(inset + 0.5, 0.5 - up, self.shape.width - 2 * inset - 1, up + HEADER), RADIUS - 1)
+            painter.fillPath(card, now.raised)
+            painter.strokePath(card, QPen(now.line2, 1))
 
     def _outline(
         self, painter: QPainter, now: Theme, paths: _Paths, *, hovered: bool, selected: bool, active: bool, dash: float
@@ -95,6 +117,7 @@ class NodeLook:
         if self._sign:
             color = icons.default_color(self._sign) if self._sign == self.face.state else "text2"
             icons.draw(painter, self._sign, color, self.shape.width - 23, 8, 14)
+        self._beside_name(painter, ink)
         if not legible:
             return
         self._line.draw(painter, INSET, _top(self._line, "label", LINE_BASE), now.text2)
@@ -103,6 +126,18 @@ class NodeLook:
         if self._count.text and self._detail.width + self._count.width < self.shape.width - 2 * INSET - 6:
             left = self.shape.width - INSET - self._count.width
             self._count.draw(painter, left, _top(self._count, "caption", DETAIL_BASE), now.text3)
+
+    def _beside_name(self, painter: QPainter, ink: QColor) -> None:
+        """At the right of the name: how often it stands there, and that one can go in."""
+        right = self.shape.width - INSET + 3 - (20.0 if self.face.signed else 0.0)
+        if self.face.block:
+            icons.draw(painter, "chevron-right", "text2", right - 11, 9.5, 11)
+            right -= 14
+        if self.face.badge:
+            width = self._badge.width + 2 * BADGE_PAD
+            area = QRectF(right - width, 8, width, 15)
+            painter.fillPath(_round(area, 7.5), theme.pill_fill(self.face.category))
+            self._badge.draw_in(painter, area.left() + BADGE_PAD, area, ink)
 
     def paint_strip(self, painter: QPainter, cells: QPixmap) -> None:
         """The gradient strip along the lower edge."""
@@ -169,7 +204,7 @@ def _port(kind: str, ground: bool) -> QPainterPath:
 
 def _sign(face: Face) -> str:
     """The icon at the right of the name, for what a person set."""
-    return "mute" if face.muted else "snowflake" if face.frozen else ""
+    return "mute" if face.muted else "snowflake" if face.frozen else "link" if face.shared else ""
 
 
 @lru_cache(maxsize=512)

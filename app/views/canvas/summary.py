@@ -31,7 +31,10 @@ def summary_line(spec: OpSpec, node: Node, resolved: Mapping[str, Any]) -> str:
     if spec.kind == "unknown":
         return f"{spec.label}, not usable yet" if is_custom(spec.key) else f"{spec.label}, unknown"
     if spec.kind == "input":
-        return f"Tensor {_times(values.get('shape'))}"
+        return f"Tensor {_times(values['shape'])}" if values.get("shape") is not None else "Tensor"
+    if spec.kind == "block":  # what its instances may set is what tells them apart
+        shown = [f"{name}={_times(value)}" for name, value in values.items()][:2]
+        return f"{spec.label} {', '.join(shown)}" if shown else spec.label
     parts = [*_pair(values), *_sizes(values), *_windows(spec, values)] or _others(spec, node, values)
     return f"{spec.label} {', '.join(parts)}" if parts else spec.label
 
@@ -49,7 +52,7 @@ def detail_line(spec: OpSpec, node: Node, parameters: int | None) -> str:
 def has_detail(spec: OpSpec, parameters: int | None) -> bool:
     """Whether a node has a third line: known before any shape is, so that nodes do not grow when the answer comes."""
     weighty = spec.kind == "module" and spec.category in ("conv", "linear", "norm", "seq")
-    return spec.kind == "input" or weighty or bool(parameters) or spec.param("num_parameters") is not None
+    return spec.kind in ("input", "block") or weighty or bool(parameters) or spec.param("num_parameters") is not None
 
 
 def compact(count: int) -> str:
