@@ -16,6 +16,7 @@ from app.builder.literals import AUTO, DType, Slice
 from app.builder.params import ParamError, check_node, check_param, format_param, parse_param, wants
 from app.project import Project
 from app.resources import path as resource_path
+from app.source import make_module
 from tests.builder_nets import around, measured, net, returned, run
 
 OPS = list(catalog().values())
@@ -47,8 +48,6 @@ class TestEveryOp:
         assert imported == used
 
     def test_counts_the_parameters_that_torch_counts(self, spec: OpSpec) -> None:
-        from app.source import make_module
-
         analysis = analyse(around(spec))
         assert analysis.total_parameters == sum(p.numel() for p in make_module(analysis.source).parameters())
 
@@ -269,6 +268,22 @@ def test_cells_hand_their_state_on() -> None:
     wires = [("x", "first"), ("x", "second"), ("first", "second", "hx"), ("first", "second", "hx", 1), ("second", "h")]
     analysis = analyse(net(rows, wires))
     assert not analysis.errors and measured(run(analysis.source, 4)) == (((4, 64), "float32"),)
+
+
+@pytest.mark.parametrize("spec", [spec for spec in LAYERS if spec.kind == "module" and spec.param("dtype")], ids=named)
+@pytest.mark.filterwarnings("ignore:Mismatch dtype")  # torch's own words of what it takes all the same
+def test_a_layer_computes_in_the_dtype_that_it_is_given(spec: OpSpec) -> None:
+    graph = around(spec, {"dtype": DType("float64")})
+    mixed = analyse(graph)
+    for node in list(graph.nodes.values()):
+        if node.op == "input" and "dtype" not in node.params:
+            graph = graph.with_param(node.id, "dtype", DType("float64"))
+    analysis = analyse(graph)
+    assert not analysis.errors and "dtype=torch.float64" in analysis.source.text
+    assert measured(run(analysis.source, 2)) == returned(analysis, 2)
+    assert {str(p.dtype) for p in make_module(analysis.source).parameters()} <= {"torch.float64"}
+    if not mixed.errors:  # then torch takes the mixture
+        assert measured(run(mixed.source, 2)) == returned(mixed, 2)
 
 
 def test_dropout_as_a_function_drops_while_training_alone() -> None:

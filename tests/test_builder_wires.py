@@ -382,3 +382,42 @@ def test_numbers_are_said_in_terms_of_the_batch(first: Any, second: Any, says: s
     number = NumberType.of(first, second)
     assert (str(number), number.at(7)) == (says, at)
     assert literals.to_code(number.at(BATCHES[0])) == literals.to_code(first)
+
+
+def test_values_of_its_own_in_a_block_follow_its_parameters() -> None:
+    from app.builder.blocks import Block, with_blocks
+    from app.builder.catalog import Param
+    from app.builder.expressions import Expr
+
+    rows: list[Row] = [
+        ("input", "x", {"shape": (8,)}), ("input", "count", {"shape": (1,)}), ("operator.mul", "scaled", {}),
+        ("parameter", "weight", {"shape": (1, Expr("channels")), "fill": "normal", "std": Expr("gain")}),
+        ("operator.mul", "more", {"other": Expr("channels * 2")}), ("number", "half", {"value": Expr("gain / 2")}),
+        ("operator.truediv", "less", {}), ("operator.mul", "counted", {}), ("Tensor.size", "size1", {}),
+        ("Tensor.view", "view", {"size": (1, Expr("channels"))}), ("output", "y", {}),
+    ]  # fmt: skip
+    wires = [
+        ("x", "scaled"), ("weight", "scaled", "other"), ("scaled", "more"), ("more", "less"), ("half", "less", "other"),
+        ("less", "counted"), ("count", "counted", "other"), ("counted", "view"), ("x", "size1"),
+        ("size1", "view", "size[0]"), ("view", "y"),
+    ]  # fmt: skip
+    params = (Param("channels", "int", 8), Param("gain", "float", 0.5))
+    block = Block("Scale", net(rows, wires), params=params)
+    ops = with_blocks(OPS, FrozenMap({"Scale": block}))
+    outside = net([("input", "x", {"shape": (8,)}), ("Tensor.size", "size1", {"dim": 1}), ("nn.Linear", "fc", {}),
+                   ("output", "y", {})], [("x", "size1"), ("x", "fc")])  # fmt: skip
+    for name, given in (("first", FrozenMap()), ("second", FrozenMap(channels=64, gain=0.25))):
+        outside = outside.with_node(Node(name, "block.Scale", name, given))
+    for source, target, port in (("x", "first", "x"), ("fc", "second", "x"), ("second", "y", "input"),
+                                 ("size1", "first", "count"), ("size1", "second", "count")):  # fmt: skip
+        outside = rules.connect(outside, ops, source, 0, target, port)
+    outside = rules.connect(outside.with_node(Node("z", "output", "z")), ops, "first", 0, "z", "input")
+    analysis = analyse(outside, ops)
+    assert not analysis.errors
+    for line in (
+        "self.weight = nn.Parameter(torch.randn(1, channels) * gain)", "y = y * (self.channels * 2)",
+        "y = y / (self.gain / 2)", "x = y.view(x.size(0), self.channels)", "size = x.size(1)",
+    ):  # fmt: skip
+        assert line in analysis.source.text
+    assert measured(run(analysis.source, 3)) == returned(analysis, 3) == (((3, 64), "float32"), ((3, 8), "float32"))
+    assert analysis.total_parameters == sum(p.numel() for p in make_module(analysis.source).parameters())

@@ -81,7 +81,7 @@ class CallWriter:
 
     def literal(self, step: Step) -> str:
         """A number that was typed."""
-        return self._param_text(step, step.spec.params[0]) or "..."
+        return free_tensors.in_brackets(self._param_text(step, step.spec.params[0]) or "...")
 
     def _wires(self, step: Step, param: str) -> dict[str, str]:
         """What wires give a parameter or its parts, by name of the port."""
@@ -181,7 +181,7 @@ class CallWriter:
         variables = self._variables_at(step, port)
         param = step.spec.operand(port.name)
         if not variables and param is not None and not port.required:
-            return self._param_text(step, param) or "..."
+            return free_tensors.in_brackets(self._param_text(step, param) or "...")
         if step.spec.key in ops.LITERALS_FIRST:
             return ", ".join(variables) or "..."
         if port.variadic:

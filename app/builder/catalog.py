@@ -127,9 +127,14 @@ class OpSpec:
         """The names of its own inputs, without parameters that are wired."""
         return frozenset(port.name for port in self.inputs if not port.wired)
 
+    @cached_property
+    def operands(self) -> frozenset[str]:
+        """The inputs that a parameter can stand in for."""
+        return self.input_names.intersection(self._params)
+
     def operand(self, port: str) -> Param | None:
         """The parameter that stands in for an unconnected port: `other` of `x * 0.5`."""
-        return self._params.get(port) if port in self.input_names else None
+        return self._params.get(port) if port in self.operands else None
 
     def wirable(self, name: str) -> Port | None:
         """The port that gives a parameter, or a part of one, from a wire; None if it can only be typed.
@@ -209,7 +214,7 @@ class Catalog(Mapping[str, OpSpec]):
         """The spec with a port for every parameter that a wire gives; one that a literal stands in for may be bare."""
         names = dict.fromkeys(edge.port for edge in graph.into(node.id) if edge.port not in spec.input_names)
         more = tuple(port for name in names if (port := spec.wirable(name)))
-        typed = {name for name in spec.input_names if spec.operand(name) and node.params.get(name) is not None}
+        typed = {name for name in spec.operands if node.params.get(name) is not None}
         if not more and not typed:
             return spec
         own = tuple(replace(port, required=False) if port.name in typed else port for port in spec.inputs)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -40,9 +41,9 @@ def expression(key: str, params: Mapping[str, Any], texts: Mapping[str, str] | N
     def is_default(name: str) -> bool:
         return name not in texts and params.get(name, _DEFAULTS[name]) == _DEFAULTS[name]
 
-    shape = params.get("shape")
-    whole = texts.get("shape") or (to_code(shape) if shape is not None else "...")
-    sizes = whole if "shape" in texts or not shape else ", ".join(map(to_code, shape))
+    whole = texts.get("shape") or to_code(params.get("shape", ...))
+    items = _items(whole)
+    sizes = ", ".join(items) or whole
     fill, dtype = params.get("fill", "zeros"), _dtype(params)
     natural = {"arange": "int64", "full": ""}.get(fill, "float32")
     more = "" if dtype.name == natural else f", dtype={to_code(dtype)}"
@@ -55,18 +56,29 @@ def expression(key: str, params: Mapping[str, Any], texts: Mapping[str, str] | N
     if fill == "full":
         return f"torch.full({whole}, {text('value')}{more})"
     if fill == "eye":
-        square = isinstance(shape, tuple) and len(shape) == 2 and shape[0] == shape[1] and "shape" not in texts
-        return f"torch.eye({to_code(shape[0]) if square and shape else _spread(whole, sizes)}{more})"
+        return f"torch.eye({items[0] if len(items) == 2 and items[0] == items[1] else sizes}{more})"
     if fill == "arange":
-        if isinstance(shape, tuple) and len(shape) == 1 and "shape" not in texts:
+        if len(items) == 1:
             return f"torch.arange({sizes}{more})"
-        count = f"torch.Size({whole}).numel()" if "shape" in texts else str(math.prod(shape or ()))
+        plain = all(item.isdigit() for item in items)
+        count = str(math.prod(map(int, items))) if plain else " * ".join(map(in_brackets, items))
         return f"torch.arange({count}{more}).view({sizes})"
     return f"torch.{fill}({sizes}{more})"
 
 
-def _spread(whole: str, sizes: str) -> str:
-    return f"*{whole}" if whole == sizes else sizes
+def _items(text: str) -> list[str]:
+    """The items of a tuple as source."""
+    tree = ast.parse(text, mode="eval").body
+    return [ast.unparse(item) for item in tree.elts] if isinstance(tree, ast.Tuple) else []
+
+
+def in_brackets(text: str) -> str:
+    """An operand as source, in brackets where a sign beside it could tear it apart.
+
+    >>> in_brackets("channels * 2"), in_brackets("self.channels"), in_brackets("-1.0")
+    ('(channels * 2)', 'self.channels', '-1.0')
+    """
+    return f"({text})" if isinstance(ast.parse(text, mode="eval").body, ast.BinOp) else text
 
 
 def _dtype(params: Mapping[str, Any]) -> DType:
