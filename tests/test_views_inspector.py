@@ -22,18 +22,18 @@ from app.frozen import FrozenMap
 from app.project import Project
 from app.source import Source
 from app.views.inspector import Inspector
+from app.views.inspector.choosing import kind_of, suits
 from app.views.inspector.doc_text import inline, to_html
 from app.views.inspector.editors import (
-    AutoEditor,
     ChoiceEditor,
     NumberEditor,
     NumbersEditor,
     TextEditor,
     ToggleEditor,
     WordEditor,
-    kind_of,
 )
 from app.views.inspector.header import BadName, check_name
+from app.views.inspector.linked import AutoEditor
 from app.views.inspector.sections import Bar
 from app.views.inspector.values import check, same
 from app.views.selection import Selection
@@ -339,7 +339,7 @@ def test_every_op_has_a_form_that_shows_its_values(qtbot: QtBot, background: Bac
     for each in spec.params:
         editor = view.node_page.form.editor(each.name)
         value = spec.value(node, each.name)
-        assert editor.suits(value) and type(editor) is kind_of(each, value)
+        assert suits(editor, value) and type(editor) is kind_of(each, value)
     assert not document.undo_stack.canUndo()
 
 

@@ -11,7 +11,8 @@ from app.builder import block_params
 from app.builder.blocks import Block, BlockError
 from app.builder.catalog import Param
 from app.builder.expressions import expressions
-from app.views.inspector.editors import Editor, kind_of
+from app.views.inspector.choosing import make_editor, suits
+from app.views.inspector.editors import Editor
 from app.views.inspector.front import Front
 from app.views.inspector.lines import NameLine
 from app.views.inspector.sections import emptied
@@ -37,7 +38,7 @@ class BlockParams(Section):
         self.set_caption("name, default" if block.params else "")
         shown = (block.name, tuple(param.name for param in block.params), _uses(block))
         fitting = shown == self._shown and all(
-            self.editors[param.name].suits(param.default) for param in block.params
+            suits(self.editors[param.name], param.default) for param in block.params
         )
         if not fitting:
             self._shown = shown
@@ -72,7 +73,7 @@ class BlockParams(Section):
             f"Name of the parameter {param.name}",
             lambda text: block_params.check_param_name(block, text, param.name),
         )
-        editor = kind_of(param, param.default)(param)
+        editor = make_editor(param, param.default)
         editor.name_it(f"Default of {param.name}", "What an instance has that does not set it itself.")
         remove = icon_button("close", f"Take {param.name} away: inside stands its default then")
         remove.setFixedSize(22, 22)

@@ -5,14 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from PySide6.QtCore import QEvent, QObject, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QMouseEvent
-from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QMenu, QWidget
+from PySide6.QtCore import QEvent, QObject, QPoint, Qt, Signal
+from PySide6.QtGui import QContextMenuEvent, QKeyEvent
+from PySide6.QtWidgets import QApplication, QHBoxLayout, QLineEdit, QMenu, QWidget
 
 from app.builder.literals import AUTO
 from app.builder.params import ParamError
 from app.views.inspector.undo_keys import leaves_to_window
-from app.views.inspector.values import ParamLike, check, choices, fits, maximum, parse, same, show, wanted
+from app.views.inspector.values import (
+    DIFFERS,
+    ParamLike,
+    Scope,
+    check,
+    choices,
+    fits,
+    maximum,
+    parse,
+    same,
+    show,
+    wanted,
+)
 from app.views.widgets import ChoiceField, NumberField, NumbersField, TextField, Toggle, icon_button
 
 SINGLE = 106  # width of a field for one number, px
@@ -22,15 +34,22 @@ class Editor(QWidget):
     """Edits one value. `edited` gives values that the parameter can have, `problem_changed` a sentence or "".
 
     A new visit with the keyboard or mouse raises `visit`, so that what is typed in one visit can be one undo step.
+    `refused(text)` gives a text that the parameter cannot have, `entered` and `left` tell of the visit, and
+    `menu_wanted` gives the place on the screen where the person asked for the menu of the field.
     """
 
     edited = Signal(object)
     problem_changed = Signal(str)
+    refused = Signal(str)
+    entered = Signal()
+    left = Signal()
+    menu_wanted = Signal(QPoint)
     typed = True  # whether values come letter by letter
+    menu_in_text = False  # whether the menu of the text is the form's
 
-    def __init__(self, param: ParamLike, field: Any, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.param, self.field = param, field
+    def __init__(self, param: ParamLike, field: Any, scope: Scope | None = None) -> None:
+        super().__init__()
+        self.param, self.field, self.scope = param, field, scope
         self.visit = 0
         self._given: Any = None
         self._problem = ""
@@ -40,8 +59,10 @@ class Editor(QWidget):
         self.row.addWidget(field, 1)
         self.setFocusProxy(field)
         field.edited.connect(self._edited)
-        for line in self.lines():
-            line.installEventFilter(self)
+        lines = list(self.lines())
+        for target in lines or [field]:
+            target.installEventFilter(self)
+        for line in lines:
             line.textEdited.connect(self._look)
 
     def lines(self) -> Iterator[QLineEdit]:
@@ -51,9 +72,13 @@ class Editor(QWidget):
         elif isinstance(self.field, NumbersField):
             yield from self.field.fields()
 
-    def suits(self, value: Any) -> bool:
-        """Whether this editor can show the value; the form takes another one if not."""
-        return kind_of(self.param, value) is type(self)
+    def can_show(self, value: Any) -> bool:
+        """Whether it can stay while a person types in it, though another one suits the value better."""
+        return False
+
+    def has_focus(self) -> bool:
+        """Whether the person is in it."""
+        return self.isAncestorOf(QApplication.focusWidget() or self)
 
     def set_value(self, value: Any) -> None:
         """Show a value; what was typed and refused is forgotten."""
@@ -88,16 +113,21 @@ class Editor(QWidget):
         """A letter was typed: say at once what is wrong with the text, if anything."""
         if problem := (self.field.invalid() or ""):
             self._tell(self._why(text) or problem)
+            self.refused.emit(text)
         elif not self._problem or same(self.field.value(), self._given):
             self._say("")
 
     def _why(self, text: str) -> str:
         """The rule's own words on a text that the field could not read."""
         try:
-            parse(self.param, text)
+            self.parse(text)
         except ParamError as error:
             return str(error)
         return ""
+
+    def parse(self, text: str) -> Any:
+        """The value of a text. Raises ParamError."""
+        return self.scope.parse(self.param, text) if self.scope is not None else parse(self.param, text)
 
     def _say(self, message: str) -> None:
         self.field.set_invalid(message or None)
@@ -112,13 +142,29 @@ class Editor(QWidget):
         kind = event.type()
         if kind == QEvent.Type.FocusIn:
             self.visit += 1
-        elif kind == QEvent.Type.FocusOut and self._problem:
-            # The field goes back to what the project holds, so what was refused is no longer in sight.
-            self.field.set_value(self._given)
-            self._say("")
+            self.entered.emit()
+        elif kind == QEvent.Type.FocusOut:
+            if self._problem:
+                # The field goes back to what the project holds, so what was refused is no longer in sight.
+                self.field.set_value(self._given)
+                self._say("")
+            self.left.emit()
+        elif isinstance(event, QContextMenuEvent) and self.menu_in_text:
+            self.menu_wanted.emit(event.globalPos())
+            return True
+        elif self.menu_in_text and kind == QEvent.Type.KeyPress and _asks_for_menu(event):
+            self.menu_wanted.emit(self.mapToGlobal(self.rect().bottomLeft()))
+            return True
         elif leaves_to_window(event):
             return True
         return super().eventFilter(watched, event)
+
+
+def _asks_for_menu(event: QEvent) -> bool:
+    """Shift+F10 and the menu key."""
+    assert isinstance(event, QKeyEvent)
+    shifted = event.modifiers() == Qt.KeyboardModifier.ShiftModifier and event.key() == Qt.Key.Key_F10
+    return shifted or event.key() == Qt.Key.Key_Menu
 
 
 class NumberEditor(Editor):
@@ -134,9 +180,9 @@ class NumberEditor(Editor):
 class NumbersEditor(Editor):
     """A number a dimension; where words are allowed too, a menu of them."""
 
-    def __init__(self, param: ParamLike) -> None:
-        start = 0 if param.count else (0,)
-        super().__init__(param, NumbersField(param.count, start, "int", param.minimum, maximum(param)))
+    def __init__(self, param: ParamLike, scope: Scope | None = None) -> None:
+        self.scope = scope
+        super().__init__(param, self._make_field(param), scope)
         if param.count == 1:
             self.field.setMaximumWidth(SINGLE)
             self.row.addStretch(1)
@@ -145,6 +191,9 @@ class NumbersEditor(Editor):
             self.words.setFixedWidth(18)
             self.words.clicked.connect(self._open_menu)
             self.row.addWidget(self.words)
+
+    def _make_field(self, param: ParamLike) -> NumbersField:
+        return NumbersField(param.count, 0 if param.count else (0,), "int", param.minimum, maximum(param))
 
     def _open_menu(self) -> None:
         menu = QMenu(self)
@@ -176,17 +225,45 @@ def param_number(param: ParamLike) -> int:
     return param.default if type(param.default) is int else int(param.minimum or 0)
 
 
+class ValueField(TextField):
+    """A line of text for values of which 1 and 1.0 are two, however deep they stand."""
+
+    _same = staticmethod(same)
+
+
 class TextEditor(Editor):
     """Anything that is read from text: optional tuples, literals, and values that do not fit and must be mended."""
 
-    def __init__(self, param: ParamLike) -> None:
-        super().__init__(param, TextField("", lambda text: parse(param, text), show))
+    def __init__(self, param: ParamLike, scope: Scope | None = None) -> None:
+        super().__init__(param, ValueField("", self.parse_text, show), scope)
         self.field.setPlaceholderText("None" if param.optional else "")
+
+    def parse_text(self, text: str) -> Any:
+        return self.parse(text)
+
+    def can_show(self, value: Any) -> bool:
+        return fits(self.param, value) and value is not AUTO
 
     def set_value(self, value: Any) -> None:
         super().set_value(value)
         if not fits(self.param, value):
             self._say(f"{wanted(self.param)}, not {show(value)}")
+
+
+class DifferingTextEditor(TextEditor):
+    """Several nodes have several values: empty, and what is typed goes into all of them."""
+
+    def __init__(self, param: ParamLike, scope: Scope | None = None) -> None:
+        super().__init__(param, scope)
+        self.field.setPlaceholderText("differs")
+
+    def set_value(self, value: Any) -> None:
+        if value is DIFFERS:
+            self._given = value
+            self.field.set_value(value)
+            self._say("")
+        else:
+            super().set_value(value)
 
 
 class ChoiceEditor(Editor):
@@ -196,6 +273,15 @@ class ChoiceEditor(Editor):
 
     def __init__(self, param: ParamLike) -> None:
         super().__init__(param, ChoiceField(choices(param), show=show))
+
+
+class DifferingChoiceEditor(Editor):
+    """Several nodes have several values, and one that is chosen goes into all of them."""
+
+    typed = False
+
+    def __init__(self, param: ParamLike) -> None:
+        super().__init__(param, ChoiceField((DIFFERS, *choices(param)), show=lambda v: show(v) or "differs"))
 
 
 class ToggleEditor(Editor):
@@ -208,76 +294,3 @@ class ToggleEditor(Editor):
         self.row.addStretch(1)
         self.field.toggled.connect(lambda on: self.field.set_text(str(on)))
         self.field.set_text("False")
-
-
-class LinkedField(TextField):
-    """Shows a value that comes along the wire. The link, or Enter, cuts it."""
-
-    cut = Signal()
-
-    def __init__(self) -> None:
-        super().__init__("", str, show)
-        self.set_linked(True)
-
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        over = event.position().x() > self.width() - 22
-        self.setCursor(Qt.CursorShape.PointingHandCursor if over else Qt.CursorShape.IBeamCursor)
-        super().mouseMoveEvent(event)
-
-    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        super().mouseReleaseEvent(event)
-        if event.button() == Qt.MouseButton.LeftButton and event.position().x() > self.width() - 22:
-            self.cut.emit()
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space, Qt.Key.Key_F2):
-            self.cut.emit()
-        else:
-            super().keyPressEvent(event)
-
-
-class AutoEditor(Editor):
-    """AUTO: the value that the arriving shape gave, read-only, until the link is cut and it becomes a typed one."""
-
-    typed = False
-
-    def __init__(self, param: ParamLike) -> None:
-        super().__init__(param, LinkedField())
-        self._resolved: Any = AUTO
-        self.field.setMouseTracking(True)
-        self.field.setMinimumWidth(62)
-        self.field.setMaximumWidth(SINGLE)
-        self.field.cut.connect(self._cut)
-
-    def set_value(self, value: Any) -> None:
-        self._given = value
-        self.set_resolved(self._resolved)
-
-    def set_resolved(self, value: Any) -> None:
-        """The value that AUTO stands for at the moment; AUTO itself while nothing arrives."""
-        self._resolved = value
-        self.field.set_value("auto" if value is AUTO else value)
-
-    def _cut(self) -> None:
-        value = self._resolved
-        if value is AUTO:  # nothing arrives; begin with the least that can be
-            value = int(self.param.minimum or 1)
-            value = (value,) if self.param.kind == "ints" and not self.param.count else value
-        self._edited(value)
-
-
-def kind_of(param: ParamLike, value: Any) -> type[Editor]:
-    """The editor that suits a value of a parameter."""
-    if value is AUTO and param.auto:
-        return AutoEditor
-    if not fits(param, value):
-        return ChoiceEditor if param.kind in ("choice", "dtype") else TextEditor
-    if param.kind in ("int", "float"):
-        return NumberEditor
-    if param.kind == "bool":
-        return ChoiceEditor if param.optional else ToggleEditor
-    if param.kind in ("choice", "dtype"):
-        return ChoiceEditor
-    if param.kind == "ints" and not param.optional:
-        return WordEditor if isinstance(value, str) else NumbersEditor
-    return TextEditor

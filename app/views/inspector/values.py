@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import math
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Protocol
 
 from app.builder.catalog import Param
+from app.builder.expressions import Expr, expressions
 from app.builder.literals import AUTO, DTYPES, DType
-from app.builder.params import ParamError, check_param, format_param, parse_param, wants
+from app.builder.params import COMPUTED, ParamError, check_param, format_param, parse_expression, parse_param, wants
 from app.views.widgets.numbers import show_number
 
 
@@ -36,6 +38,48 @@ class ParamLike(Protocol):
     def minimum(self) -> float | None: ...
 
 
+class _Differs:
+    """What several nodes have that do not have the same."""
+
+    def __repr__(self) -> str:
+        return "DIFFERS"
+
+
+DIFFERS = _Differs()
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The block that a field stands in: its parameters are what the value may be computed from."""
+
+    block: str
+    names: tuple[str, ...]
+
+    @staticmethod
+    def takes(param: ParamLike) -> bool:
+        """Whether a parameter may be computed."""
+        return param.kind in COMPUTED
+
+    def parse(self, param: ParamLike, text: str) -> Any:
+        """The value of a text, which may be an expression. Raises ParamError with what is wanted."""
+        value = parse_expression(_of_catalog(param), text) if param.kind in COMPUTED else parse(param, text)
+        for name in sorted({name for expression in expressions(value) for name in expression.names}):
+            if name not in self.names:
+                has = f"it has {', '.join(self.names)}" if self.names else "expose a number to make one"
+                raise ParamError(f"{self.block} has no parameter {name}; {has}")
+        return value
+
+
+def item_of(param: ParamLike) -> Param:
+    """One number of a parameter that is several."""
+    return replace(_of_catalog(param), kind="int", count=1, choices=(), auto=False)
+
+
+def computes(value: Any) -> bool:
+    """Whether there is an expression in a value."""
+    return any(True for _ in expressions(value))
+
+
 @cache
 def _of_catalog(param: ParamLike) -> Param:
     """The parameter as the builder's rules know it, wherever it came from."""
@@ -43,7 +87,7 @@ def _of_catalog(param: ParamLike) -> Param:
         return param
     return Param(
         param.name, param.kind, param.default, param.required, param.choices, param.auto, param.count, param.optional,
-        param.minimum,
+        param.minimum, maximum(param),
     )  # fmt: skip
 
 
@@ -97,10 +141,12 @@ def parse(param: ParamLike, text: str) -> Any:
 def show(value: Any) -> str:
     """The value as it stands in a field.
 
-    >>> show((0.9, 0.999)), show(None), show((1, -1)), show("same"), show(DType("int64"))
-    ('0.9, 0.999', 'None', '1, −1', 'same', 'int64')
+    >>> show((0.9, 0.999)), show(None), show((1, -1)), show("same"), show(DType("int64")), show(((1, 2), (3, 4)))
+    ('0.9, 0.999', 'None', '1, −1', 'same', 'int64', '[[1, 2], [3, 4]]')
     """
-    if isinstance(value, tuple):
+    if value is DIFFERS:
+        return ""
+    if isinstance(value, tuple) and value and all(type(item) in (int, float, Expr) for item in value):
         return ", ".join(map(show, value)) + ("," if len(value) == 1 else "")
     if type(value) in (int, float):
         return show_number(value)

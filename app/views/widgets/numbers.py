@@ -253,9 +253,7 @@ class NumbersField(QWidget):
         layout.setSpacing(6)
         if count:
             first = value[0] if isinstance(value, tuple) and value else value if not isinstance(value, tuple) else 0
-            self._fields: list[TextField] = [
-                NumberField(first, kind, minimum, maximum, None, optional, self) for _ in range(count)
-            ]
+            self._fields: list[TextField] = [self._field(first, minimum, maximum) for _ in range(count)]
         else:
             self._fields = [TextField(value, self._read_any, self._show_any, self)]
         for i, field in enumerate(self._fields):
@@ -267,6 +265,10 @@ class NumbersField(QWidget):
         self._any = not count
         self.setFocusProxy(self._fields[0])
         self.set_value(value)
+
+    def _field(self, value: Any, minimum: float | None, maximum: float | None) -> TextField:
+        """The field of one number."""
+        return NumberField(value, self._kind, minimum, maximum, None, self._optional, self)
 
     def _read_any(self, text: str) -> tuple[Any, ...]:
         parts = [p for p in re.split(r"[×x,\s()]+", text.strip()) if p]
