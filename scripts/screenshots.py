@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QEventLoop, QTimer
+from PySide6.QtWidgets import QWidget
 
 from app.settings import Settings
 from app.views import theme
@@ -56,10 +57,10 @@ class Photographer:
         self.window.start()
         until(lambda: self.window.live.up_to_date)
 
-    def take(self, name: str) -> None:
+    def take(self, name: str, widget: QWidget | None = None) -> None:
         idle()
         target = self.folder / f"{name}{self.suffix}.png"
-        if not self.window.grab().save(str(target)):
+        if not (widget or self.window).grab().save(str(target)):
             sys.exit(f"{target} cannot be written")
         print(target)
 
@@ -72,6 +73,16 @@ class Photographer:
         window.canvas.frame_all()
         window.selection.set([self.node("conv2")])
         self.take("build")
+
+    def gallery(self) -> None:
+        """Every example with its picture and what torch says of it."""
+        from app.views.dialogs.gallery import GalleryDialog
+
+        self.window.actions_by_key["gallery"].trigger()
+        dialog = self.window.findChild(GalleryDialog)
+        until(lambda: len(dialog.model.cards) > 1 and all(card.facts for card in dialog.model.cards if card.path))
+        self.take("gallery", dialog)
+        dialog.reject()
 
     def error(self) -> None:
         """The last Linear with a wrong in_features: the callout, the problem, the blocked deck."""
@@ -119,7 +130,7 @@ class Photographer:
         window.close()
 
     def everything(self) -> None:
-        for picture in (self.build, self.error, self.train, self.autograd, self.code):
+        for picture in (self.build, self.gallery, self.error, self.train, self.autograd, self.code):
             picture()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -241,3 +242,15 @@ def test_a_cure_that_draws_a_wire_leaves_a_port_that_was_taken_meanwhile() -> No
     cure = told(graph).cures[0]
     once = apply_cure(graph, catalog(), cure)
     assert apply_cure(once, catalog(), cure) == once
+
+
+def test_who_shared_a_module_keeps_it_when_a_cure_makes_another_op_of_the_first() -> None:
+    graph = net([("input", "x", {"shape": (16,)}), ("input", "z", {"shape": (3, 8, 8)}), ("nn.BatchNorm2d", "it", {}),
+                 ("nn.BatchNorm2d", "other", {}), ("output", "y", {}), ("output", "w", {})],
+                [("x", "it"), ("it", "y"), ("z", "other"), ("other", "w")])  # fmt: skip
+    graph = graph.with_node(replace(graph.nodes["other"], shares="it"))
+    cure = next(cure for cure in told(graph).cures if cure.label == "Use BatchNorm1d")
+    mended = apply_cure(graph, catalog(), cure)
+    assert (mended.nodes["it"].op, mended.nodes["other"].op, mended.nodes["other"].shares) == (
+        "nn.BatchNorm1d", "nn.BatchNorm2d", "")  # fmt: skip
+    assert analyse(mended).errors == ()

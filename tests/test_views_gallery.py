@@ -33,8 +33,8 @@ def worker() -> Iterator[Background]:
 
 
 @pytest.fixture
-def gallery(qtbot: QtBot, worker: Background) -> GalleryDialog:
-    dialog = GalleryDialog(worker)
+def gallery(qtbot: QtBot, worker: Background, tmp_path: Path) -> GalleryDialog:
+    dialog = GalleryDialog(worker, tmp_path)
     qtbot.addWidget(dialog)
     with qtbot.waitExposed(dialog):
         dialog.show()
@@ -179,17 +179,17 @@ def test_a_closed_gallery_asks_nothing_more(qtbot: QtBot, gallery: GalleryDialog
 
 
 def test_an_example_that_cannot_be_analysed_does_not_stop_the_others(
-    qtbot: QtBot, worker: Background, monkeypatch: pytest.MonkeyPatch
+    qtbot: QtBot, worker: Background, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = examples.facts
 
-    def failing(project: Project) -> examples.Facts:
+    def failing(project: Project, data_root: Path) -> examples.Facts:
         if project.name == "digits":
             raise RuntimeError("no memory")
-        return real(project)
+        return real(project, data_root)
 
     monkeypatch.setattr(examples, "facts", failing)
-    dialog = GalleryDialog(worker, paths=examples.paths()[:3])
+    dialog = GalleryDialog(worker, tmp_path, paths=examples.paths()[:3])
     qtbot.addWidget(dialog)
     with qtbot.waitExposed(dialog):
         dialog.show()

@@ -163,7 +163,8 @@ def apply_cure(graph: Graph, catalog: Catalog, cure: Cure) -> Graph:
         elif isinstance(edit, Connect):
             graph = _connected(graph, edit)
         elif isinstance(edit, ReplaceOp):
-            graph = graph.with_node(replace(graph.nodes[edit.node], op=edit.op, params=edit.params))
+            own = graph.unshared(edit.node)  # who shared its module goes on with the old op
+            graph = own.with_node(replace(own.nodes[edit.node], op=edit.op, params=edit.params))
         else:
             graph = _inserted(graph, catalog, edit)
     return graph

@@ -158,6 +158,8 @@ def _layer(window: MainWindow, actions: Actions) -> None:
     walk = menu.addMenu("&Walk and nudge")
     for key in (*WAYS, *(f"nudge_{way}" for way in WAYS)):
         _adopt(window, actions, walk, key)
+    menu.addSeparator()
+    actions.add(menu, "add-layers", "Add a &file of layers…", window.layers.choose, icon="code")
 
 
 def _block(window: MainWindow, actions: Actions) -> None:
@@ -227,7 +229,7 @@ def _help(window: MainWindow, actions: Actions) -> None:
 def _gallery(window: MainWindow) -> None:
     from app.views.dialogs.gallery import GalleryDialog
 
-    files, dialog = window.files, GalleryDialog(window.background, window)
+    files, dialog = window.files, GalleryDialog(window.background, window.settings.data_folder, window)
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     dialog.chosen.connect(lambda path: files.new() if path is None else files.open_example(path.name))
     dialog.open()

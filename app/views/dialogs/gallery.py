@@ -67,10 +67,15 @@ class GalleryDialog(Dialog):
     chosen = Signal(object)
 
     def __init__(
-        self, background: Background, parent: QWidget | None = None, *, paths: Sequence[Path] | None = None
+        self,
+        background: Background,
+        data_root: Path,
+        parent: QWidget | None = None,
+        *,
+        paths: Sequence[Path] | None = None,
     ) -> None:
         super().__init__("New from example", parent)
-        self._background = background
+        self._background, self._data_root = background, data_root
         self._unread = list(examples.paths() if paths is None else paths)
         self._unasked: list[Example] = []
         self.thumbnails = Thumbnails(PICTURE, self)
@@ -121,7 +126,7 @@ class GalleryDialog(Dialog):
         """One after another, so that a question of the open drawing need not wait for all."""
         if self._unasked and self.isVisible():
             example = self._unasked.pop(0)
-            self._background.ask(KEY, examples.facts, example.project,
+            self._background.ask(KEY, examples.facts, example.project, self._data_root,
                                  on_answer=lambda facts: self._learned(example, facts),
                                  on_error=lambda failure: self._ask_one())  # fmt: skip
 
