@@ -157,7 +157,7 @@ class OpSpec:
     @cached_property
     def exact(self) -> bool:
         """Whether 1, 1.0 and True, which are equal, give it different types."""
-        return any(param.kind in ("number", "tensor") for param in self.params)
+        return any(param.kind in ("number", "tensor", "value") for param in self.params)
 
     @cached_property
     def _given_at_the_call(self) -> frozenset[str]:
