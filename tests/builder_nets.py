@@ -26,12 +26,12 @@ _SAMPLED: dict[tuple[int, ...], str] = {
     (8, 16): """
         nn.Conv1d nn.ConvTranspose1d nn.BatchNorm1d nn.InstanceNorm1d nn.MaxPool1d nn.MaxUnpool1d nn.AvgPool1d
         nn.LPPool1d nn.AdaptiveAvgPool1d nn.AdaptiveMaxPool1d nn.ZeroPad1d nn.ConstantPad1d nn.ReflectionPad1d
-        nn.ReplicationPad1d nn.CircularPad1d nn.Dropout1d nn.GLU
+        nn.ReplicationPad1d nn.CircularPad1d nn.Dropout1d nn.GLU F.conv1d
     """,
     (2, 6, 8, 8): """
         nn.Conv3d nn.ConvTranspose3d nn.BatchNorm3d nn.InstanceNorm3d nn.MaxPool3d nn.MaxUnpool3d nn.AvgPool3d
         nn.LPPool3d nn.AdaptiveAvgPool3d nn.AdaptiveMaxPool3d nn.FractionalMaxPool3d nn.ZeroPad3d nn.ConstantPad3d
-        nn.ReflectionPad3d nn.ReplicationPad3d nn.CircularPad3d nn.Dropout3d
+        nn.ReflectionPad3d nn.ReplicationPad3d nn.CircularPad3d nn.Dropout3d F.conv3d
     """,
     (5, 12): "nn.LSTM nn.GRU nn.RNN",
     (12,): "nn.LSTMCell nn.GRUCell nn.RNNCell",
@@ -42,7 +42,7 @@ _SAMPLED: dict[tuple[int, ...], str] = {
         nn.GroupNorm nn.PixelShuffle nn.ChannelShuffle F.pixel_shuffle F.glu torch.chunk torch.split
     """,
     (12, 16): "nn.Fold",
-    (9,): "nn.Linear",
+    (9,): "nn.Linear F.linear",
     (4, 16): "Tensor.view torch.reshape",
     (5, 6): "torch.permute torch.transpose",
     (6, 6): "torch.matmul torch.bmm torch.einsum F.scaled_dot_product_attention",

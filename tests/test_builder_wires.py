@@ -406,8 +406,8 @@ def test_values_of_its_own_in_a_block_follow_its_parameters() -> None:
     ops = with_blocks(OPS, FrozenMap({"Scale": block}))
     outside = net([("input", "x", {"shape": (8,)}), ("Tensor.size", "size1", {"dim": 1}), ("nn.Linear", "fc", {}),
                    ("output", "y", {})], [("x", "size1"), ("x", "fc")])  # fmt: skip
-    for name, given in (("first", FrozenMap()), ("second", FrozenMap(channels=64, gain=0.25))):
-        outside = outside.with_node(Node(name, "block.Scale", name, given))
+    for name, typed in (("first", FrozenMap()), ("second", FrozenMap(channels=64, gain=0.25))):
+        outside = outside.with_node(Node(name, "block.Scale", name, typed))
     for source, target, port in (("x", "first", "x"), ("fc", "second", "x"), ("second", "y", "input"),
                                  ("size1", "first", "count"), ("size1", "second", "count")):  # fmt: skip
         outside = rules.connect(outside, ops, source, 0, target, port)

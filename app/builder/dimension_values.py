@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from app.builder import dimension_windows as windows
 from app.builder.dimension_calls import Arrived, Call, Told, kept, set_by
 from app.builder.formula import Formula, Symbol
 from app.builder.literals import Slice
@@ -52,6 +54,23 @@ def index_select(call: Call) -> tuple[Told, ...]:
     words = f"One for each value of {index.name}."
     told[at] = Told(Formula("i", (index.symbol("i", 0),)), words, index.origin(0))
     return tuple(told)
+
+
+def convolution(call: Call) -> tuple[Told, ...]:
+    """Of a weight that arrives on a wire: its first size is that of the channels, its last ones of the kernel."""
+    weight = call.inputs["weight"][0].shape
+    params = {**call.params, "out_channels": weight[0], "kernel_size": weight[2:]}
+    told = windows.convolution(replace(call, params=params))
+    words = f"The first size of {call.inputs['weight'][0].name} sets it."
+    return tuple(replace(one, words=words) if i == 1 else one for i, one in enumerate(told))
+
+
+def linear(call: Call) -> tuple[Told, ...]:
+    """Of a weight that arrives on a wire: its first size is that of the features."""
+    arrived, weight = call.first, call.inputs["weight"][0]
+    words = f"The first size of {weight.name} sets it: each mixes all {arrived.shape[-1]} that arrive."
+    features = (Told(Formula("w", (weight.symbol("w", 0),)), words, weight.origin(0)),) if len(weight.shape) > 1 else ()
+    return (*(kept(arrived, i) for i in range(len(arrived.shape) - 1)), *features)
 
 
 def item(call: Call) -> tuple[Told, ...]:

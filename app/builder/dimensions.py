@@ -273,6 +273,8 @@ _WINDOWS = re.compile(r"(nn|F)\.\w*([Cc]onv|[Pp]ool)\w*[123]d$")
 _RULES: tuple[tuple[str, Rule], ...] = (
     (r"nn\.(Lazy)?ConvTranspose[123]d", windows.transposed),
     (r"nn\.(Lazy)?Conv[123]d", windows.convolution),
+    (r"F\.conv[123]d", values.convolution),
+    (r"F\.linear", values.linear),
     (r"(nn\.Adaptive(Avg|Max)Pool|F\.adaptive_(avg|max)_pool)[123]d", windows.adaptive),
     (r"(nn\.(Avg|Max|LP)Pool|F\.(avg|max|lp)_pool)[123]d", windows.pooling),
     (r"input", _input),

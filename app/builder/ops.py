@@ -24,7 +24,9 @@ OPS: tuple[tuple[str, str], ...] = (
     *_rows("conv", """
         nn.Conv2d nn.Conv1d nn.Conv3d nn.ConvTranspose2d nn.ConvTranspose1d nn.ConvTranspose3d nn.Unfold nn.Fold
     """),
+    *_functions("conv"),
     *_rows("linear", "nn.Linear nn.Bilinear nn.Identity"),
+    *_functions("linear"),
     *_rows("act", """
         nn.ReLU nn.LeakyReLU nn.PReLU nn.RReLU nn.ReLU6 nn.ELU nn.CELU nn.SELU nn.GELU nn.SiLU nn.Mish nn.GLU
         nn.Hardswish nn.Hardsigmoid nn.Hardtanh nn.Hardshrink nn.Softshrink nn.Tanhshrink nn.Softplus nn.Softsign

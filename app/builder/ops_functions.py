@@ -7,6 +7,8 @@ from typing import Any
 from app.builder.literals import DType
 
 FUNCTIONS: dict[str, str] = {
+    "conv": "F.conv2d F.conv1d F.conv3d",
+    "linear": "F.linear",
     "act": """
         F.relu F.relu6 F.leaky_relu F.elu F.selu F.gelu F.silu F.mish F.hardswish F.hardtanh F.softplus F.logsigmoid
         F.glu F.softmax F.log_softmax torch.sigmoid torch.tanh torch.abs torch.neg torch.sign torch.exp torch.log
@@ -48,6 +50,7 @@ _PLAIN = """
     torch.stack torch.logical_and torch.logical_or torch.logical_not F.gelu F.softplus F.avg_pool2d F.pixel_shuffle
     F.pixel_unshuffle F.scaled_dot_product_attention F.one_hot torch.gather torch.index_select torch.tril torch.triu
     torch.floor torch.ceil torch.round torch.zeros torch.ones torch.full torch.linspace torch.eye
+    F.conv1d F.conv2d F.conv3d F.linear
 """
 SCHEMAS: dict[str, str] = {
     **{key: f"aten.{key.partition('.')[2]}.default" for key in _PLAIN.split()},
@@ -130,6 +133,8 @@ _OVER_DIM = ("prod", "max", "min", "argmax", "argmin", "any", "all", "cumsum", "
 # Facts about single parameters that schemas and annotations leave open.
 PARAMS: dict[tuple[str, str], dict[str, Any]] = {
     **{(key, "dim"): {"start": 1, "required": True} for key in ("F.softmax", "F.log_softmax")},
+    **{(f"F.conv{n}d", part): {"count": n, "default": 1} for n in (1, 2, 3) for part in ("stride", "dilation")},
+    **{(f"F.conv{n}d", "padding"): {"count": n, "default": 0, "choices": ("same", "valid")} for n in (1, 2, 3)},
     ("F.softmax", "dtype"): {"kind": "dtype"},
     ("F.log_softmax", "dtype"): {"kind": "dtype"},
     ("F.gelu", "approximate"): {"kind": "choice", "choices": ("none", "tanh")},
@@ -207,6 +212,7 @@ LABELS: dict[str, str] = {"operator.truediv": "div"}
 
 STEMS: dict[str, str] = {
     "operator.truediv": "div",
+    **{f"F.conv{n}d": "conv" for n in (1, 2, 3)},
     "F.max_pool2d": "max_pool",
     "F.scaled_dot_product_attention": "attention",
     "torch.repeat_interleave": "repeat",
