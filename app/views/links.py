@@ -114,6 +114,7 @@ class Links(QObject):
         window, live = self._window, self._window.live
         live.torch_loaded.connect(self._torch_loaded)
         live.torch_failed.connect(self._torch_failed)
+        live.shapes_ready.connect(self._shapes_ready)
         live.analysed.connect(self._analysed)
         live.analysis_failed.connect(self._analysis_failed)
         window.toolbar.device_chosen.connect(window.run_control.choose_device)
@@ -134,6 +135,12 @@ class Links(QObject):
         self._window.status.set_torch("PyTorch is not there")
         reason = f"{failure.error}. You can draw; to check and to train, install it: pip install torch"
         self._window.refuse("PyTorch cannot be loaded", reason)
+
+    def _shapes_ready(self, shapes: Analysis) -> None:
+        """The canvas shows them at once; the others wait until the whole answer is there."""
+        in_front = self._window.live.front_of(shapes)
+        if in_front is not None:
+            self._window.canvas.set_analysis(in_front)
 
     def _analysed(self, analysis: Analysis) -> None:
         window = self._window

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, QTimer, Signal
 
 from app import preflight
 from app.background import Background, Failure
@@ -47,15 +47,26 @@ def _load_torch() -> Torch:
 Question = tuple[Graph, Catalog, Way]
 
 
-def _analyse(graph: Graph, ops: Catalog, way: Way) -> Analysis:
+# Milliseconds in which the window shows the shapes before the rest is asked for: what a worker does slows painting.
+BREATH = 10
+
+
+def _shapes(graph: Graph, ops: Catalog, way: Way, earlier: Analysis | None) -> Analysis:
+    from app.builder.analysis import shapes_first
+
+    return shapes_first(graph, ops, way, earlier)
+
+
+def _analyse(graph: Graph, ops: Catalog, way: Way, shapes: Analysis) -> Analysis:
     from app.builder.analysis import analyse
 
-    return analyse(graph, ops, way)
+    return analyse(graph, ops, way, shapes)
 
 
 class Live(QObject):
     """Asks for an analysis whenever the graph or what it is made of changes and tells when it is there.
 
+    `shapes_ready(analysis)` comes first, with what the canvas shows while a person draws and nothing else.
     `analysed(analysis)` comes for the graph that is open, seen from where the person stands, and again when its data or
     training change: its problems are all that stand between the project and a run. Until torch is loaded there is no
     analysis, and the window can draw, connect and name already.
@@ -63,6 +74,7 @@ class Live(QObject):
 
     torch_loaded = Signal(object)
     torch_failed = Signal(object)
+    shapes_ready = Signal(object)
     analysed = Signal(object)
     analysis_failed = Signal(object)
 
@@ -80,8 +92,14 @@ class Live(QObject):
         self._catalog, self._place = catalog, place
         self.torch: Torch | None = None
         self.analysis: Analysis | None = None
+        self._shapes: Analysis | None = None
         self._bare: Analysis | None = None
+        self._found_later: tuple[Problem, ...] = ()  # problems of the last answer that its shapes alone did not tell
         self._answered_question: Question | None = None
+        self._breath = QTimer(self)
+        self._breath.setSingleShot(True)
+        self._breath.setInterval(BREATH)
+        self._breath.timeout.connect(self._ask_rest)
         document.changed.connect(self._changed)
         catalog.changed.connect(self._ask)
         place.changed.connect(lambda _before, _after: self._ask())
@@ -98,9 +116,11 @@ class Live(QObject):
     @property
     def in_front(self) -> Analysis | None:
         """What is known of the sheet in front: the network, or the block that one stands in."""
-        if self.analysis is None or not self._place.path:
-            return self.analysis
-        return self.analysis.inside
+        return self.front_of(self.analysis) if self.analysis is not None else None
+
+    def front_of(self, analysis: Analysis) -> Analysis | None:
+        """What an analysis says of the sheet in front, None if it was not asked of that."""
+        return analysis.inside if self._place.path else analysis
 
     def _question(self) -> Question:
         return self._document.project.graph, self._catalog.now, self._place.path
@@ -132,9 +152,27 @@ class Live(QObject):
 
     def _ask(self) -> None:
         if self.torch is not None and not self.up_to_date:
+            self._breath.stop()
+            self._background.forget("analysis")
             question = self._question()
             self._background.ask(
-                "analysis", _analyse, *question,
+                "shapes", _shapes, *question, self._shapes,
+                on_answer=partial(self._shaped, question), on_error=self.analysis_failed.emit,
+            )  # fmt: skip
+
+    def _shaped(self, question: Question, shapes: Analysis) -> None:
+        """Show them, with what was found before and will likely be found again, so that no sign flickers."""
+        if self._answers(question):
+            self._shapes = shapes
+            later = () if shapes.errors else self._found_later
+            self.shapes_ready.emit(replace(shapes, problems=(*shapes.problems, *later)) if later else shapes)
+            self._breath.start()
+
+    def _ask_rest(self) -> None:
+        question, shapes = self._question(), self._shapes
+        if shapes is not None and shapes.graph is question[0]:
+            self._background.ask(
+                "analysis", _analyse, *question, shapes,
                 on_answer=partial(self._answered, question), on_error=self.analysis_failed.emit,
             )  # fmt: skip
 
@@ -150,4 +188,6 @@ class Live(QObject):
             return
         more = preflight.problems(self._document.project, bare) if bare.runnable else ()
         self.analysis = replace(bare, problems=(*bare.problems, *more))
+        told = {id(problem) for problem in self._shapes.problems} if self._shapes is not None else set()
+        self._found_later = tuple(problem for problem in self.analysis.problems if id(problem) not in told)
         self.analysed.emit(self.analysis)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, QTimer, Signal
 
 from app import preflight
 from app.builder.blocks import PREFIX, contained
@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from app.training.events import Failed, Finished
 
 
+LONG = 200  # milliseconds that a check may take before the deck says that it goes on
+
+
 class RunControl(QObject):
-    """`blocked_changed(reason)` says why no run can be started ("" when one can).
+    """`blocked_changed(reason)` says why no run can be started ("" when one can), of a check only when it takes long.
 
     `download_wanted(source)` comes when the data of the run are not on this machine; `moved_on(bool)` says whether the
     drawing differs from the one that is being trained; `said` and `refused` are words for the person.
@@ -42,6 +45,11 @@ class RunControl(QObject):
         super().__init__(parent)
         self._document, self._live, self._session, self._settings = document, live, session, settings
         self._drawn: dict[int, Project] = {}
+        self._told: str | None = None
+        self._check = QTimer(self)
+        self._check.setSingleShot(True)
+        self._check.setInterval(LONG)
+        self._check.timeout.connect(self._tell_blocked)
         live.analysed.connect(self._analysed)
         document.changed.connect(self._drawing_changed)
         session.stateChanged.connect(self._state_changed)
@@ -119,10 +127,17 @@ class RunControl(QObject):
         self.moved_on.emit(False)
 
     def _analysed(self, _analysis: object) -> None:
-        self.blocked_changed.emit(self.blocked)
+        self._check.stop()
+        self._tell_blocked()
+
+    def _tell_blocked(self) -> None:
+        if self.blocked != self._told:
+            self._told = self.blocked
+            self.blocked_changed.emit(self._told)
 
     def _drawing_changed(self, before: object, after: object) -> None:
-        self.blocked_changed.emit(self.blocked)
+        if not self._check.isActive():
+            self._check.start()
         run = self._session.current
         if run is not None and run.active:
             then, now = self._drawn[run.number], self._document.project
@@ -131,7 +146,8 @@ class RunControl(QObject):
     def _state_changed(self, _state: str) -> None:
         if not self._session.active:
             self.moved_on.emit(False)
-            self.blocked_changed.emit(self.blocked)
+            self._told = None
+            self._tell_blocked()
 
     def _failed(self, failed: Failed) -> None:
         self.failed.emit(failed)

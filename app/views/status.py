@@ -61,11 +61,13 @@ class StatusLine(QStatusBar):
         return label
 
     def _put(self, key: str, text: str, color: str) -> None:
-        label = (self._left | self._right)[key]
-        label.setProperty("ink", color)
-        label.setText(text)
-        label.setVisible(bool(text))
-        self._paint(label)
+        label = self._left.get(key) or self._right[key]
+        if text != label.text():
+            label.setText(text)
+            label.setVisible(bool(text))
+        if color != label.property("ink"):
+            label.setProperty("ink", color)
+            self._paint(label)
 
     def _paint(self, label: QLabel) -> None:
         ink = theme.current().color(label.property("ink") or "text3")

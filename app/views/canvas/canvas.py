@@ -161,7 +161,8 @@ class Canvas(QWidget):
     def set_analysis(self, analysis: Analysis) -> None:
         """Show shapes, parameter counts and problems."""
         self.scene.set_analysis(analysis)
-        self._show_widths()
+        if self._running:
+            self._show_widths()
         self.callouts.show()
 
     def set_gradients(self, norms: Mapping[str, Sequence[float]], low: float, high: float) -> None:

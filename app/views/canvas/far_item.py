@@ -126,8 +126,8 @@ class FarItem(QGraphicsItem):
             bundle.stale = True
         self.update()
 
-    def blocks(self) -> Rects:
-        """The rectangles of all nodes by the colours of their categories, errors in theirs: a map of the drawing."""
+    def map_colors(self) -> Rects:
+        """The rectangles of all nodes by the colours of their categories, those with errors by theirs."""
         now = theme.current()
         found: Rects = defaultdict(list)
         for bundle in self._nodes:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QPen, QPixmap
+from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent, QPen, QPixmap
 from PySide6.QtWidgets import QWidget
 
 from app.views import theme
+from app.views.canvas.geometry import SHORT
 from app.views.canvas.scene import CanvasScene
 from app.views.widgets.painting import box, start
 
@@ -81,16 +82,17 @@ class Minimap(QWidget):
         picture = QPixmap(SIZE * ratio)
         picture.setDevicePixelRatio(ratio)
         picture.fill(Qt.GlobalColor.transparent)
-        now = theme.current()
         scale, origin = self._scale()
         painter = QPainter(picture)
-        for item in self._scene.nodes.values():
-            color = now.categories.get(item.face.category, now.line3)
-            if item.face.state == "error":
-                color = now.error
-            body = item.body
-            where = QRectF(body.topLeft() * scale + origin, body.size() * scale)
-            painter.fillRect(where.adjusted(0, 0, max(0, 1.5 - where.width()), max(0, 1.5 - where.height())), color)
+        painter.translate(origin)
+        painter.scale(scale, scale)
+        for color, rects in self._scene.map_colors().items():
+            fill = QColor.fromRgba(color)
+            pen = QPen(fill, 1)  # what is smaller than a pixel is seen by its outline
+            pen.setCosmetic(True)
+            painter.setPen(pen if scale * SHORT < 3 else Qt.PenStyle.NoPen)
+            painter.setBrush(fill)
+            painter.drawRects(rects)
         painter.end()
         return picture
 

@@ -377,6 +377,10 @@ class CanvasScene(QGraphicsScene):
             self._whole = bounds([*(item.body for item in self.nodes.values()), *self.notes.bodies()])
         return self._whole
 
+    def map_colors(self) -> dict[int, list[QRectF]]:
+        """The rectangles of all nodes by colour, for a map of the drawing."""
+        return self._far.map_colors()
+
     def rect_of(self, nodes: Iterable[str]) -> QRectF:
         """The rectangle about some nodes."""
         return bounds([self.nodes[node].body for node in nodes if node in self.nodes])

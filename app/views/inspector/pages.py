@@ -38,6 +38,7 @@ class OverviewPage(QWidget):
         self._front = front
         self._analysis: Analysis | None = None
         self._problems: tuple[Problem, ...] = ()
+        self._shown: object = None
         self.name = TextField(front.whole.name, _project_name)
         self.name.setAccessibleName("Name of the project")
         self.name.installEventFilter(self)
@@ -85,10 +86,14 @@ class OverviewPage(QWidget):
         self._analysis, self._problems = analysis, tuple(problems)
 
     def _show_net(self, graph: Graph) -> None:
+        total = self._analysis.total_parameters if self._analysis is not None else None
+        shown = (len(graph.nodes), total, tuple(problem.severity for problem in self._problems))
+        if shown == self._shown:
+            return
+        self._shown = shown
         column = emptied(self.net)
         column.addWidget(Bar("Nodes", grouped_digits(len(graph.nodes)), None, "", "io"))
-        if self._analysis is not None:
-            total = self._analysis.total_parameters
+        if total is not None:
             column.addWidget(Bar("Parameters", grouped_digits(total), None, "", "io"))
             errors = sum(problem.severity == "error" for problem in self._problems)
             warnings = len(self._problems) - errors

@@ -106,13 +106,16 @@ class Glyph(QWidget):
     def __init__(self, name: str, color: str | None = None, size: int = 16, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._size = size
+        self._name = self._color = ""
         self.setFixedSize(size, size)
         self.set(name, color)
 
     def set(self, name: str, color: str | None = None) -> None:
         """Show another icon; `color` is a token or a category, by default the icon's own."""
-        self._name, self._color = name, color or icons.default_color(name)
-        self.update()
+        look = (name, color or icons.default_color(name))
+        if look != (self._name, self._color):
+            self._name, self._color = look
+            self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)

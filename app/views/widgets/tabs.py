@@ -76,6 +76,9 @@ class ToolTabs(KeyboardFocus, QTabBar):
         """
         index = self.index(key)
         tab = self._tabs[index]
+        shown = (tab.badge.text if tab.badge else "", tab.badge_fill)
+        if shown == (f"{count:,}" if count else "", fill):
+            return
         tab.badge = TextLine(f"{count:,}", "shape") if count else None
         tab.badge_fill = fill
         self.setAccessibleTabName(index, f"{tab.text.text}, {count:,}" if count else tab.text.text)
