@@ -28,10 +28,11 @@ class Entry:
     name: str
     path: Path
     blocks: Blocks
+    prefix: str = KEY
 
     @property
     def key(self) -> str:
-        return KEY + self.name
+        return self.prefix + self.name
 
     @property
     def block(self) -> Block:
@@ -121,16 +122,17 @@ def take(project: W, entry: Entry) -> tuple[W, str]:
 
 
 def taken(project: W, sheet: Sheet, library: Library) -> tuple[W, Sheet]:
-    """The project with what a sheet uses of the library, and the sheet with instances of what they are there.
+    """The project with what a sheet uses of what is offered, and the sheet with instances of what they are there.
 
     Raises BlockError for a block that the library has no more.
     """
     ops: dict[str, str] = {}
-    for op in dict.fromkeys(node.op for node in sheet.graph.nodes.values() if node.op.startswith(KEY)):
-        if op not in library:
+    for op in dict.fromkeys(node.op for node in sheet.graph.nodes.values()):
+        if op in library:
+            project, name = take(project, library[op])
+            ops[op] = PREFIX + name
+        elif op.startswith(KEY):
             raise BlockError(f"{op.removeprefix(KEY)} is not in the library any more")
-        project, name = take(project, library[op])
-        ops[op] = PREFIX + name
     return project, with_ops(sheet, ops)
 
 

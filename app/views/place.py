@@ -147,13 +147,16 @@ class SheetDocument(QObject):
     def undo_stack(self) -> QUndoStack:
         return self.whole.undo_stack
 
-    def apply(self, text: str, sheet: Sheet, merge: str | None = None) -> None:
-        """Put the sheet back, changed, as one undo step; steps in a row with the same `merge` key become one."""
+    def apply(self, text: str, sheet: Sheet, merge: str | None = None, offers: Library | None = None) -> None:
+        """Put the sheet back, changed, as one undo step; steps in a row with the same `merge` key become one.
+
+        Instances of blocks of the library, or of other `offers`, bring these blocks into the project.
+        """
         whole = self.whole.project
         try:
             if isinstance(sheet, Project):
                 whole = sheet
-            whole, sheet = taken(whole, sheet, self._library)
+            whole, sheet = taken(whole, sheet, offers or self._library)
             if isinstance(sheet, Block):
                 whole = block_edits.put_block(whole, sheet.name, sheet)
                 merge = merge and f"{sheet.name}/{merge}"

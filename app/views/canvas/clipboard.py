@@ -5,10 +5,17 @@ What comes from the clipboard is read as strictly as a file, and is data like a 
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from app import project_file
+from app.builder.block_edits import with_ops
+from app.builder.blocks import Blocks, used
 from app.builder.edits import Piece
+from app.frozen import FrozenMap
+from app.library import Entry, Library, with_contents
 from app.project import Project
 
+PASTED = "pasted."  # before the name of a block that comes with nodes and is not in the project yet
 NAME = "copied from Tapedeck"
 LONGEST = 8 * 2**20
 
@@ -17,14 +24,20 @@ class NotNodes(ValueError):
     """Text on the clipboard that is no nodes; says why."""
 
 
-def to_text(piece: Piece) -> str:
-    """The text of some nodes, with comments, frames and bends."""
-    project = Project(NAME, piece.graph, piece.positions, piece.comments, piece.bends)
+def to_text(piece: Piece, blocks: Blocks = FrozenMap()) -> str:  # noqa: B008  it never changes
+    """The text of some nodes, with comments, frames and bends, and the blocks that they are instances of."""
+    taken: Blocks = FrozenMap()
+    for name in used(piece.graph):
+        taken = taken.update(with_contents(blocks, name)) if name in blocks else taken
+    project = Project(NAME, piece.graph, piece.positions, piece.comments, piece.bends, taken)
     return project_file.dumps(project).decode()
 
 
-def from_text(text: str) -> Piece:
-    """The nodes in a text. Raises NotNodes."""
+def from_text(text: str) -> tuple[Piece, Library]:
+    """The nodes in a text, and the blocks that came along: instances of them have ops that `library.taken` puts right.
+
+    Raises NotNodes.
+    """
     if not text.strip():
         raise NotNodes("The clipboard is empty: select nodes and copy them first")
     if len(text) > LONGEST:
@@ -37,4 +50,7 @@ def from_text(text: str) -> Piece:
         raise NotNodes(f"The nodes on the clipboard cannot be read: {error}") from error
     if not project.graph.nodes and not project.comments:
         raise NotNodes("The project on the clipboard has no nodes")
-    return Piece(project.graph, project.positions, project.comments, project.bends)
+    names = [name for name in used(project.graph) if name in project.blocks]
+    offers = [Entry(name, Path(), with_contents(project.blocks, name), PASTED) for name in names]
+    sheet = with_ops(project, {entry.block.key: entry.key for entry in offers})
+    return Piece(sheet.graph, sheet.positions, sheet.comments, sheet.bends), Library(tuple(offers))

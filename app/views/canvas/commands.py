@@ -14,6 +14,7 @@ from app.builder.catalog import Catalog
 from app.builder.graph import Edge
 from app.builder.rules import ConnectError
 from app.document import Document
+from app.library import Library
 from app.project import Project
 from app.views.canvas import clipboard
 from app.views.canvas.geometry import snapped
@@ -107,6 +108,8 @@ class Commands(QObject):
             self.said.emit(str(error))
             return None
         self._document.apply(text, project)
+        if new not in self._document.project.graph.nodes:  # the document would not have it, and has said so
+            return None
         self.select([new])
         return new
 
@@ -241,7 +244,8 @@ class Commands(QObject):
         nodes, notes = self.held()
         if not nodes and not notes:
             return False
-        text = clipboard.to_text(edits.copy(self.project, nodes, notes))
+        blocks = getattr(self._document, "whole", self._document).project.blocks
+        text = clipboard.to_text(edits.copy(self.project, nodes, notes), blocks)
         QGuiApplication.clipboard().setText(text)
         self._pastes = (text, 0)
         return True
@@ -258,7 +262,7 @@ class Commands(QObject):
         """Put what is on the clipboard beside where it was, or about a point."""
         text = QGuiApplication.clipboard().text()
         try:
-            piece = clipboard.from_text(text)
+            piece, blocks = clipboard.from_text(text)
         except clipboard.NotNodes as error:
             self.said.emit(str(error))
             return
@@ -271,7 +275,7 @@ class Commands(QObject):
             corners = [*piece.positions.values(), *((note.x, note.y) for note in piece.comments.values())]
             left, top = min(x for x, _ in corners), min(y for _, y in corners)
             dx, dy = _grid(at.x() - left), _grid(at.y() - top)
-        self._paste("Paste", piece, dx, dy)
+        self._paste("Paste", piece, dx, dy, blocks)
 
     def duplicate(self) -> None:
         """Copy what is selected beside itself, past the clipboard."""
@@ -279,15 +283,16 @@ class Commands(QObject):
         if nodes or notes:
             self._paste("Duplicate", edits.copy(self.project, nodes, notes), PASTE_STEP, PASTE_STEP)
 
-    def _paste(self, verb: str, piece: edits.Piece, dx: float, dy: float) -> None:
+    def _paste(self, verb: str, piece: edits.Piece, dx: float, dy: float, blocks: Library | None = None) -> None:
         before = self.project
         project, new = edits.paste(before, piece, dx, dy)
         notes = project.comments.keys() - before.comments.keys()
         names = [node.name for node in piece.graph.nodes.values()]
         words = [names[0] if len(names) == 1 else count(len(names), "node")] if names else []
         kinds = self.notes.words(piece.comments, piece.comments)
-        self._document.apply(f"{verb} {' and '.join([*words, *kinds])}", project)
-        self.select(new, notes)
+        along = {"offers": blocks} if blocks and blocks.entries else {}
+        self._document.apply(f"{verb} {' and '.join([*words, *kinds])}", project, **along)
+        self.select(new & self._document.project.graph.nodes.keys(), notes)
 
     # --- Places and names
 

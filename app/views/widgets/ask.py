@@ -59,9 +59,10 @@ class AskBox(QFrame):
     def close_box(self) -> None:
         """Let the question be."""
         if not self.isHidden():
+            back, self._came_from = self._came_from, None
             self.hide()
-            if self._came_from is not None:
-                self._came_from.setFocus(Qt.FocusReason.OtherFocusReason)
+            if back is not None:
+                back.setFocus(Qt.FocusReason.OtherFocusReason)
             self.closed.emit()
 
     def _finish(self) -> None:
