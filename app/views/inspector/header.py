@@ -151,15 +151,18 @@ class NodeHeader(QWidget):
         self.name.textEdited.connect(self._typed)
         self.name.editingFinished.connect(self._finished)
 
-    def show_node(self, graph: Graph, node: Node, spec: OpSpec) -> None:
-        """Show a node; a name being typed and refused stays if it is the same node still."""
+    def show_node(self, graph: Graph, node: Node, spec: OpSpec, frozen: bool) -> None:
+        """Show a node, and whether the module that it calls is frozen.
+
+        A name being typed and refused stays if it is the same node still.
+        """
         refused = node.id == self._node.id and node.name == self._node.name and self.name.property("invalid")
         if node.id != self._node.id:
             self._visit += 1
         self._graph, self._node = graph, node
         self.tile.set_category(spec.category)
-        self.frozen.setVisible(spec.kind == "module")
-        self.frozen.setChecked(node.frozen)
+        self.frozen.setVisible(spec.kind in ("module", "block", "custom", "parameter"))
+        self.frozen.setChecked(frozen)
         self.muted.setVisible(bool(spec.inputs and spec.outputs))
         self.muted.setChecked(node.muted)
         self.kind.setText(node.op if spec.kind not in ("input", "output") else spec.label)

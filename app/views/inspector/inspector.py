@@ -86,7 +86,7 @@ class Inspector(QWidget):
             if self._known is not None:
                 page.set_analysis(*self._known)
             if self._torch:
-                page.documentation.set_torch_loaded()
+                page.set_torch_loaded()
             self._node_area.setWidget(page)
         return self._node_page
 
@@ -111,7 +111,7 @@ class Inspector(QWidget):
         """From here on torch may be asked for its documentation without the window waiting for the import."""
         self._torch = True
         if self._node_page is not None:
-            self._node_page.documentation.set_torch_loaded()
+            self._node_page.set_torch_loaded()
 
     def rename(self) -> None:
         """Put the caret into the name of the selected node."""

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.background import Background
-from app.builder import edits, ops
+from app.builder import ops
+from app.builder.blocks import BlockError
 from app.builder.catalog import Catalog, OpSpec
-from app.builder.graph import Edge, Node
+from app.builder.graph import Edge, GraphError, Node
 from app.builder.problems import Problem
 from app.builder.value_types import TensorType, ValueType
 from app.document import Document
+from app.frozen import FrozenMap
 from app.project import Project
 from app.views.inspector.documentation import DocumentationSection
 from app.views.inspector.explain_candidates import CandidatesSection, Question
 from app.views.inspector.explain_section import ExplainSection, Subject
+from app.views.inspector.field_tools import FieldTools
 from app.views.inspector.form import ParamForm
+from app.views.inspector.front import Front
 from app.views.inspector.header import NodeHeader
+from app.views.inspector.inits_section import InitsSection
+from app.views.inspector.instance_section import InstanceSection
+from app.views.inspector.module_section import ModuleSection, names
+from app.views.inspector.node_edits import NodeEdits
+from app.views.inspector.picker import Pick, Picker
 from app.views.inspector.sections import CostSection, ProblemsSection, Shown, emptied
-from app.views.inspector.values import same
+from app.views.inspector.values import Scope
 from app.views.live_catalog import LiveCatalog
 from app.views.widgets import Section
 from app.views.widgets.painting import label
@@ -31,6 +39,8 @@ if TYPE_CHECKING:
     from app.builder.analysis import Analysis
     from app.builder.cost import NetworkCost
     from app.builder.introspect import Documentation
+
+_OWNING = ("module", "block", "custom")
 
 
 class NodePage(QWidget):
@@ -45,14 +55,23 @@ class NodePage(QWidget):
     ) -> None:
         super().__init__(parent)
         self._document, self._catalog = document, catalog
+        self.front = Front(document, catalog)
+        self.edits = NodeEdits(self.front)
+        self.tools = FieldTools(self.edits, background, self)
         self._node_id = ""
         self._spec: OpSpec | None = None
+        self._scope: Scope | None = None
+        self._made: object = None
         self._analysis: Analysis | None = None
         self._network: NetworkCost | None = None
         self._problems: tuple[Problem, ...] = ()
         self.form: ParamForm | None = None
         self.header = NodeHeader()
+        self.instance = InstanceSection()
         self.parameters = Section("Parameters")
+        self.owned = label("", "caption", "accent", wrap=True)
+        self.module = ModuleSection()
+        self.inits = InitsSection(background)
         self.shape = ExplainSection()
         self.sizes = CandidatesSection(background)
         self.cost = CostSection()
@@ -61,42 +80,73 @@ class NodePage(QWidget):
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
-        above, below = (self.header, self.problems, self.parameters), (self.shape, self.sizes, self.cost)
+        above = (self.header, self.problems, self.instance, self.parameters)
+        below = (self.shape, self.sizes, self.module, self.inits, self.cost)
         for part in (*above, *below, self.documentation):
             column.addWidget(part)
         column.addStretch(1)
-        self.header.renamed.connect(self._rename)
+        self._connect(document)
+
+    def _connect(self, document: Document) -> None:
+        edits = self.edits
+        self.header.renamed.connect(edits.rename)
         self.header.frame_requested.connect(lambda: self.frame_requested.emit(self._node_id))
-        self.header.reset_requested.connect(self.reset_all)
-        self.header.delete_requested.connect(self._delete)
-        self.header.flag_requested.connect(self._flag)
-        self.parameters.acted.connect(self.reset_all)
+        self.header.reset_requested.connect(edits.reset_all)
+        self.header.delete_requested.connect(edits.delete)
+        self.header.flag_requested.connect(edits.flag)
+        self.parameters.acted.connect(edits.reset_all)
+        self.instance.enter_requested.connect(lambda: self.front.enter(self._node_id))
+        self.instance.unique_requested.connect(self._make_unique)
+        self.module.repeat_requested.connect(self._repeat)
+        self.module.share_requested.connect(self._pick_module)
+        self.module.unshare_requested.connect(edits.unshare)
+        self.inits.initialise_requested.connect(edits.initialise)
         self.problems.cure_requested.connect(self.cure_requested)
         self.shape.select_requested.connect(self.select_requested)
         self.sizes.select_requested.connect(self.select_requested)
-        self.sizes.taken.connect(lambda shape: self._set("shape", shape, None))
+        self.sizes.taken.connect(lambda shape: edits.set("shape", shape, None))
         document.replaced.connect(lambda project: self.sizes.forget())
         self.documentation.documented.connect(self._document_form)
 
     @property
     def node(self) -> Node:
-        return self._document.project.graph.nodes[self._node_id]
+        return self.edits.node
+
+    def reset_all(self) -> None:
+        """Give every parameter the value that a new node of the op has."""
+        self.edits.reset_all()
+
+    def set_torch_loaded(self) -> None:
+        """From here on torch may be asked."""
+        self.documentation.set_torch_loaded()
+        self.inits.set_torch_loaded()
+        self.tools.set_torch_loaded()
 
     def show_node(self, node_id: str) -> None:
         """Show a node of the open project, or the same one as it is now."""
-        graph = self._document.project.graph
+        graph = self.front.graph
         node = graph.nodes[node_id]
-        spec = self._catalog.of(graph, node)
         other = node_id != self._node_id
-        self._node_id = node_id
-        if spec != self._spec:
+        self._node_id = self.edits.id = node_id
+        spec = self.edits.spec
+        block = self.front.block
+        if block is None:
+            self._scope = None
+        elif self._scope is None or self._scope.block != block.name:
+            self._scope = Scope(block.name, ())
+        if self._scope is not None and block is not None:
+            self._scope.names = tuple(param.name for param in block.params)
+        if (made := (spec.key, spec.kind, spec.params, id(self._scope))) != self._made:
+            self._made = made
             self._make_form(spec)
         elif other and self.form is not None:
             self.form.forget()
         self._spec = spec
-        self.header.show_node(graph, node, spec)
+        owner = self.edits.owner
+        self.header.show_node(graph, node, spec, owner.frozen)
         if self.form is not None:
-            self.form.set_values(node.params)
+            self.form.set_values(owner.params, self.edits.wires())
+        self._show_module(spec, owner)
         self._show_analysis()
         self.documentation.show_op(spec)
 
@@ -109,20 +159,80 @@ class NodePage(QWidget):
         self._network = network
 
     def _make_form(self, spec: OpSpec) -> None:
+        self.owned = label("", "caption", "accent", wrap=True)
         column = emptied(self.parameters)
-        self.form = ParamForm(spec.params) if spec.params else None
-        if self.form is not None:
-            self.form.edited.connect(self._set)
-            self.form.reset.connect(self._reset)
+        column.addWidget(self.owned)
+        self.form = None
+        if spec.params:
+            tools = self.tools.fill if self.tools.any_for(spec, self._scope) else None
+            self.form = ParamForm(spec.params, scope=self._scope, tools=tools, defaults=spec.kind == "block")
+            self.form.edited.connect(self.edits.set)
+            self.form.reset.connect(self.edits.reset)
+            self.form.cut.connect(self.edits.cut)
             column.addWidget(self.form)
         else:
             words = f"{spec.label} has no parameters." if spec.kind != "unknown" else "Kept as they are in the file."
             column.addWidget(label(words, "label", "text3", wrap=True))
+        self.tools.form = self.form
         self.parameters.set_action("Reset to defaults" if spec.params else "", quiet=True)
 
     def _document_form(self, answer: Documentation) -> None:
         if self.form is not None:
             self.form.set_docs(answer.arguments)
+
+    # --- The module, and the block
+
+    def _show_module(self, spec: OpSpec, owner: Node) -> None:
+        """What is said of the module that the node calls, and of the block that it is an instance of."""
+        self.instance.setVisible(spec.kind == "block")
+        if spec.kind == "block" and spec.definition is not None:
+            self.instance.show_instance(spec.label, self.edits.instances(), spec.definition.note)
+        owning = spec.kind in _OWNING
+        self.module.setVisible(owning)
+        self.inits.setVisible(spec.kind == "module")
+        others = self.edits.others_sharing() if owning else ()
+        mine = owner.id == self._node_id
+        words = f"The module is that of {owner.name}: what is set here is set for {names(others)} too."
+        self.owned.setText("" if mine else words)
+        self.owned.setVisible(not mine)
+        if owning:
+            weighs = not (self._analysis and self._analysis.parameters.get(self._node_id) == 0)
+            owners = "" if mine else owner.name
+            can_share = bool(self.edits.modules())
+            self.module.show_module(owner.repeat, others, owners, can_share, weighs)
+
+    def _repeat(self, count: int, merge: str | None) -> None:
+        try:
+            self.edits.repeat(count, merge)
+        except BlockError as error:
+            self.module.say(str(error))
+
+    def _make_unique(self) -> None:
+        try:
+            self.edits.make_unique()
+        except BlockError as error:
+            self.instance.say(str(error))
+
+    def _pick_module(self) -> None:
+        """Let a person choose the node whose module this one calls too."""
+        category = self._spec.category if self._spec else ""
+        picks = [
+            Pick(node.id, node.name, f"and {names(others)}" if (others := self._also(node)) else "", category)
+            for node in self.edits.modules()
+        ]
+        picker = Picker("Share the weights of", picks, "There is no other node of this class.", self)
+        picker.picked.connect(self._share)
+        picker.open_below(self.module.share)
+
+    def _also(self, node: Node) -> tuple[str, ...]:
+        graph = self.front.graph
+        return tuple(graph.nodes[other].name for other in graph.sharing(node.id) if other != node.id)
+
+    def _share(self, node: str) -> None:
+        try:
+            self.edits.share(node)
+        except GraphError as error:
+            self.module.say(str(error))
 
     # --- What the analysis knows
 
@@ -130,9 +240,12 @@ class NodePage(QWidget):
         analysis, spec = self._analysis, self._spec
         if spec is None:
             return
-        resolved = analysis.resolved.get(self._node_id, {}) if analysis else {}
+        resolved = analysis.resolved.get(self._node_id, FrozenMap()) if analysis else FrozenMap()
+        self.tools.resolved = resolved
         if self.form is not None:
             self.form.set_resolved(resolved, self._auto_source())
+        if spec.kind == "module":
+            self.inits.show_layer(self._node_id, self._catalog.get(spec.key, spec), resolved, self.edits.owner.inits)
         self._show_sizes()
         if analysis is None or self._node_id not in analysis.graph.nodes:
             self.shape.show_shapes((), (), "The shapes are being worked out.", "text3")
@@ -196,55 +309,6 @@ class NodePage(QWidget):
         one = counts[0] if len(counts) == 1 else None
         parameters = analysis.parameters.get(self._node_id, 0 if spec.kind == "output" else None)
         self.cost.show_cost(parameters, analysis.total_parameters, one, spec.category, self._node_id, self._network)
-
-    # --- Edits
-
-    def _set(self, name: str, value: Any, merge: str | None) -> None:
-        spec, node = self._spec, self.node
-        param = spec.param(name) if spec else None
-        if param is None:
-            return
-        graph = self._document.project.graph
-        if not param.required and same(value, param.default):
-            graph = graph.without_param(node.id, name)
-        else:
-            graph = graph.with_param(node.id, name, value)
-        key = f"{node.id}/{merge}" if merge else None
-        self._document.apply(f"Set {name} of {node.name}", replace(self._document.project, graph=graph), merge=key)
-
-    def _reset(self, name: str) -> None:
-        """Back to the default, or to what a new node of the op has."""
-        assert self._spec is not None
-        start, graph = self._spec.starting_params(), self._document.project.graph
-        if name in start:
-            graph = graph.with_param(self._node_id, name, start[name])
-        else:
-            graph = graph.without_param(self._node_id, name)
-        self._document.apply(f"Reset {name} of {self.node.name}", replace(self._document.project, graph=graph))
-
-    def reset_all(self) -> None:
-        """Give every parameter the value that a new node of the op has."""
-        assert self._spec is not None
-        project, node = self._document.project, self.node
-        if self._spec.kind != "unknown":
-            graph = project.graph.with_node(replace(node, params=self._spec.starting_params()))
-            self._document.apply(f"Reset {node.name}", replace(project, graph=graph))
-
-    def _rename(self, name: str, merge: str) -> None:
-        project = self._document.project
-        graph = project.graph.with_name(self._node_id, name)
-        self._document.apply("Rename node", replace(project, graph=graph), merge=f"{self._node_id}/{merge}")
-
-    def _flag(self, flag: str, on: bool) -> None:
-        project = self._document.project
-        verbs = {"muted": ("Unmute", "Mute"), "frozen": ("Unfreeze", "Freeze")}
-        verb = verbs[flag][on]
-        name = project.graph.nodes[self._node_id].name
-        self._document.apply(f"{verb} {name}", edits.flagged(project, [self._node_id], flag, on))
-
-    def _delete(self) -> None:
-        name = self.node.name
-        self._document.apply(f"Delete {name}", edits.delete(self._document.project, [self._node_id]))
 
 
 def _shown(port: str, value: ValueType | None, state: str) -> Shown:

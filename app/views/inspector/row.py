@@ -287,9 +287,14 @@ class ParamRow:
             if message:
                 announce(self.problem, message)
 
-    def add_words(self, words: str) -> None:
-        """What torch itself says of what was refused, below why it was; nothing if it is not refused any more."""
-        if self._message and words:
+    def say(self, message: str) -> None:
+        """Say why something was not done with the parameter."""
+        self._say(message)
+
+    def add_words(self, words: str, text: str) -> None:
+        """What torch itself says of a text, below why it was refused; nothing if that is not in the field any more."""
+        lines = self.editor.lines() if self.editor is not None else ()
+        if self._message and words and any(line.text() == text for line in lines):
             self._say(self._message, words)
 
     # --- Menu and prompt

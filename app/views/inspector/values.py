@@ -48,9 +48,9 @@ class _Differs:
 DIFFERS = _Differs()
 
 
-@dataclass(frozen=True)
+@dataclass
 class Scope:
-    """The block that a field stands in: its parameters are what the value may be computed from."""
+    """The block that a field stands in: its parameters, at the moment, are what the value may be computed from."""
 
     block: str
     names: tuple[str, ...]

@@ -1,0 +1,227 @@
+"""How the parameters of a layer are initialised: as torch makes it, or by a function of `torch.nn.init`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
+
+from app.background import Background, Failure
+from app.builder import inits
+from app.builder.catalog import OpSpec
+from app.builder.graph import Init
+from app.builder.literals import AUTO
+from app.frozen import FrozenMap
+from app.views import theme
+from app.views.inspector.form import ParamForm
+from app.views.inspector.sections import emptied
+from app.views.inspector.values import computes, same
+from app.views.widgets import Button, ChoiceField, Section
+from app.views.widgets.painting import label
+
+KEY = "inspector.inits"
+AS_MADE = "as torch makes it"
+_FEW = 4
+_NAME_MOST = 118
+
+
+@dataclass(frozen=True)
+class Known:
+    """The parameters of a layer with their shapes, and why an initialisation of one cannot be, in torch's words."""
+
+    shapes: FrozenMap[str, tuple[int, ...]]
+    refusals: FrozenMap[str, str]
+
+
+def ask(spec: OpSpec, resolved: FrozenMap[str, Any], wanted: FrozenMap[str, Init]) -> Known:
+    """What a layer has to initialise. Imports torch."""
+    shapes = inits.parameter_shapes(spec, resolved)
+    refusals = {name: inits.refusal(spec, resolved, name, init) for name, init in wanted.items()}
+    return Known(FrozenMap(shapes), FrozenMap({name: words for name, words in refusals.items() if words}))
+
+
+class InitLine(QWidget):
+    """One parameter: its name and shape, the function, and the function's arguments.
+
+    `changed(Init | None, merge)` gives what a person chose or typed.
+    """
+
+    changed = Signal(object, object)
+
+    def __init__(self, name: str, shape: tuple[int, ...] | None, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.name, self._init = name, None
+        self.form: ParamForm | None = None
+        self.choice = ChoiceField([(None, AS_MADE), *((key, key) for key in inits.FUNCTIONS)], pairs=True)
+        self.choice.setAccessibleName(f"Initialise {name}")
+        self.problem = label("", "caption", "error", wrap=True)
+        self.problem.hide()
+        title = label("", "code", "text2")
+        title.setText(title.fontMetrics().elidedText(name, Qt.TextElideMode.ElideMiddle, _NAME_MOST))
+        title.setToolTip(name)
+        sizes = "×".join(map(str, shape)) if shape else "a number" if shape is not None else "not there"
+        self.shape = label(sizes, "caption", "text3")
+        self._grid = QGridLayout(self)
+        self._grid.setContentsMargins(0, 0, 0, 2)
+        self._grid.setHorizontalSpacing(8)
+        self._grid.setVerticalSpacing(0)
+        self._grid.setColumnMinimumWidth(0, 96)
+        self._grid.setColumnStretch(1, 1)
+        self._grid.addWidget(title, 0, 0)
+        self._grid.addWidget(self.choice, 0, 1)
+        self._grid.addWidget(self.shape, 1, 0, 1, 2)
+        self._grid.addWidget(self.problem, 3, 0, 1, 2)
+        self.choice.edited.connect(self._choose)
+        self._parts = QVBoxLayout()
+        self._parts.setContentsMargins(12, 0, 0, 0)
+        self._grid.addLayout(self._parts, 2, 0, 1, 2)
+
+    def show_init(self, init: Init | None, refusal: str) -> None:
+        """Show how the parameter is initialised, None for as torch makes it, and why that cannot be."""
+        before, self._init = self._init, init
+        self.choice.set_value(init.name if init else None)
+        if (before and before.name) != (init and init.name):
+            self._make_form(init)
+        if self.form is not None and init is not None:
+            self.form.set_values(init.params)
+        self.problem.setText(f"PyTorch: {refusal}" if refusal else "")
+        self.problem.setVisible(bool(refusal))
+
+    def _make_form(self, init: Init | None) -> None:
+        if self.form is not None:
+            self.form.hide()
+            self.form.deleteLater()
+            self.form = None
+        params = inits.FUNCTIONS.get(init.name, ()) if init else ()
+        if params:
+            self.form = ParamForm(params)
+            self.form.edited.connect(self._set)
+            self.form.reset.connect(self._reset)
+            self._parts.addWidget(self.form)
+
+    def _choose(self, name: str | None) -> None:
+        params = inits.FUNCTIONS.get(name, ()) if name else ()
+        start = FrozenMap({param.name: param.start for param in params if param.start is not None})
+        self.changed.emit(Init(name, start) if name else None, None)
+
+    def _set(self, name: str, value: Any, merge: str | None) -> None:
+        if self._init is None:
+            return
+        param = next(param for param in inits.FUNCTIONS[self._init.name] if param.name == name)
+        params = self._init.params.set(name, value)
+        if not param.required and same(value, param.default):
+            params = params.without(name)
+        self.changed.emit(Init(self._init.name, params), merge)
+
+    def _reset(self, name: str) -> None:
+        if self._init is not None:
+            param = next(param for param in inits.FUNCTIONS[self._init.name] if param.name == name)
+            self._set(name, param.start if param.required else param.default, None)
+
+
+class InitsSection(Section):
+    """A line a parameter. torch is asked which there are, once the section is open.
+
+    `initialise_requested(name, Init | None, merge)`.
+    """
+
+    initialise_requested = Signal(str, object, object)
+
+    def __init__(self, background: Background, parent: QWidget | None = None) -> None:
+        super().__init__("Initialisation", parent=parent, opened=False)
+        self._background = background
+        self._question: tuple[OpSpec, FrozenMap[str, Any], FrozenMap[str, Init]] | None = None
+        self._answered: object = None
+        self._known: Known | None = None
+        self._torch = self._all = False
+        self._node = ""
+        self._shown: object = None
+        self.lines: dict[str, InitLine] = {}
+        self.more = Button("", "link")
+        self.toggled.connect(lambda _: self._look())
+        theme.manager().changed.connect(self.update)
+
+    def set_torch_loaded(self) -> None:
+        """From here on torch may be asked."""
+        self._torch = True
+        self._look()
+
+    def show_layer(self, node: str, spec: OpSpec, resolved: FrozenMap[str, Any], wanted: FrozenMap[str, Init]) -> None:
+        """Show how the parameters of a layer are initialised. `resolved` are its arguments as far as they are known."""
+        if node != self._node:
+            self._node, self._all = node, False
+        if self._question is not None and (self._question[0], self._question[1]) != (spec, resolved):
+            self._known = None
+        self._question = (spec, resolved, wanted)
+        said = ", ".join(dict.fromkeys(init.name for init in wanted.values()))
+        self.set_caption(said or AS_MADE)
+        self._look()
+
+    def _look(self) -> None:
+        if not self.is_open() or self._question is None:
+            return
+        spec, resolved, _ = self._question
+        made = not any(value is AUTO or computes(value) for value in resolved.values())
+        if self._torch and made and self._answered != self._question:
+            self._answered = self._question
+            question = self._question
+            self._background.ask(
+                KEY, ask, *question, on_answer=lambda known: self._learn(question, known), on_error=self._failed
+            )
+        self._write(made)
+
+    def _learn(self, question: object, known: Known) -> None:
+        if question == self._question:
+            self._known = known
+            self._write(True)
+
+    def _failed(self, failure: Failure) -> None:
+        self._known = None
+        self._say("Known once the layer can be made: see Problems.")
+
+    def _write(self, made: bool) -> None:
+        assert self._question is not None
+        wanted = self._question[2]
+        shapes = dict(self._known.shapes) if self._known else {}
+        names = [*shapes, *(name for name in wanted if name not in shapes)]
+        if self._known is None and not names:
+            waiting = "Reading the parameters …" if self._torch else "PyTorch is loading."
+            self._say(waiting if made else "Known once the shapes that arrive are.")
+            return
+        if not names:
+            self._say(f"{self._question[0].label} has no weights.")
+            return
+        few = names if self._all or len(names) <= _FEW + 1 else [n for n in names if n in wanted or n in names[:_FEW]]
+        self._fill(few, shapes, len(names) - len(few))
+        for name, line in self.lines.items():
+            line.show_init(wanted.get(name), self._known.refusals.get(name, "") if self._known else "")
+
+    def _fill(self, names: list[str], shapes: dict[str, tuple[int, ...]], hidden: int) -> None:
+        """Lines for these parameters, made anew only if they are others."""
+        sized = self._known is not None
+        if (state := (self._node, tuple((n, shapes.get(n)) for n in names), hidden, sized)) == self._shown:
+            return
+        self._shown = state
+        column = emptied(self)
+        self.lines = {}
+        for name in names:
+            line = self.lines[name] = InitLine(name, shapes.get(name))
+            line.shape.setVisible(sized)
+            line.changed.connect(lambda init, merge, name=name: self.initialise_requested.emit(name, init, merge))
+            column.addWidget(line)
+        if hidden:
+            self.more = Button(f"Show {hidden} more", "link")
+            self.more.clicked.connect(self._show_all)
+            column.addWidget(self.more, 0, Qt.AlignmentFlag.AlignLeft)
+
+    def _show_all(self) -> None:
+        self._all = True
+        self._look()
+
+    def _say(self, words: str) -> None:
+        if words != self._shown:
+            self._shown = words
+            self.lines = {}
+            emptied(self).addWidget(label(words, "label", "text3", wrap=True))

@@ -1,0 +1,51 @@
+"""An instance of a block: the way in, and the way to a block of its own."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QWidget
+
+from app.views.numbers import counted
+from app.views.widgets import Button, Section
+from app.views.widgets.painting import label
+
+
+class InstanceSection(Section):
+    """`enter_requested()` and `unique_requested()`."""
+
+    enter_requested = Signal()
+    unique_requested = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("Block", parent=parent)
+        self.words = label("", "label", "text2", wrap=True)
+        self.enter = Button("Edit block", icon="block")
+        self.unique = Button("Make unique")
+        self.unique.setToolTip("A copy of the block for this instance alone, to be changed without the others.")
+        row = QHBoxLayout()
+        row.setSpacing(8)
+        row.addWidget(self.enter)
+        row.addWidget(self.unique)
+        row.addStretch(1)
+        self.problem = label("", "caption", "error", wrap=True)
+        self.problem.hide()
+        self.body_layout.addWidget(self.words)
+        self.body_layout.addLayout(row)
+        self.body_layout.addWidget(self.problem)
+        self.enter.clicked.connect(self.enter_requested)
+        self.unique.clicked.connect(self.unique_requested)
+        self.hide()
+
+    def show_instance(self, block: str, count: int, note: str) -> None:
+        """Show an instance of a block that has so many, with the note of the block."""
+        alike = counted(count, "instance")
+        self.words.setText(note or (f"{alike} of {block}. Edit the block, and all follow." if count > 1 else
+                                    f"The only instance of {block}."))  # fmt: skip
+        self.set_caption(alike)
+        self.unique.setEnabled(count > 1)
+        self.say("")
+
+    def say(self, problem: str) -> None:
+        """Why something was not done; "" for nothing."""
+        self.problem.setText(problem)
+        self.problem.setVisible(bool(problem))

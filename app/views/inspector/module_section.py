@@ -1,0 +1,114 @@
+"""The module that a node calls: how often it stands behind itself, and whether other nodes call it too."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QWidget
+
+from app.builder.block_edits import MOST_REPEATS
+from app.views import theme
+from app.views.inspector.undo_keys import leaves_to_window
+from app.views.numbers import counted
+from app.views.widgets import Button, NumberField, Section
+from app.views.widgets.painting import label, set_property
+
+_NAMES_MOST = 3
+
+
+def names(others: tuple[str, ...]) -> str:
+    """Names of nodes as they stand in a sentence.
+
+    >>> names(("conv1",)), names(("a", "b", "c", "d", "e"))
+    ('conv1', 'a, b, c and 2 more')
+    """
+    shown = ", ".join(others[:_NAMES_MOST])
+    return f"{shown} and {len(others) - _NAMES_MOST} more" if len(others) > _NAMES_MOST else shown
+
+
+class RepeatField(NumberField):
+    """How many modules stand one behind the other. Undo is the project's; `visit` counts how often one came."""
+
+    def __init__(self) -> None:
+        super().__init__(1, "int", 1, MOST_REPEATS)
+        self.visit = 0
+        self.setAccessibleName("Repeat")
+        self.setFixedWidth(72)
+        self.installEventFilter(self)
+
+    def focusInEvent(self, event) -> None:
+        self.visit += 1
+        super().focusInEvent(event)
+
+    def eventFilter(self, watched, event) -> bool:
+        return leaves_to_window(event) or super().eventFilter(watched, event)
+
+
+class ModuleSection(Section):
+    """`repeat_requested(count, merge)`, `share_requested()` asks for a node to share with, `unshare_requested()`."""
+
+    repeat_requested = Signal(int, object)
+    share_requested = Signal()
+    unshare_requested = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("Module", parent=parent)
+        self.repeat = RepeatField()
+        self.repeat.setToolTip("So many modules one behind the other, each with weights of its own.")
+        self.repeat_note = label("", "caption", "text3", wrap=True)
+        self.weights = label("", "label", "text2", wrap=True)
+        self.share = Button("Share with…", "link")
+        self.unshare = Button("Give it its own", "link")
+        self.problem = label("", "caption", "error", wrap=True)
+        self.problem.hide()
+        grid = QGridLayout()
+        grid.setHorizontalSpacing(8)
+        grid.setVerticalSpacing(5)
+        grid.setColumnStretch(1, 1)
+        grid.setColumnMinimumWidth(0, 62)
+        again = QHBoxLayout()
+        again.setSpacing(8)
+        again.addWidget(self.repeat)
+        again.addWidget(self.repeat_note, 1)
+        acts = QHBoxLayout()
+        acts.setSpacing(12)
+        acts.addWidget(self.share)
+        acts.addWidget(self.unshare)
+        acts.addStretch(1)
+        self.repeat_name, self.weights_name = label("Repeat ×", "label", "text2"), label("Weights", "label", "text2")
+        self.repeat_name.setBuddy(self.repeat)
+        grid.addWidget(self.repeat_name, 0, 0)
+        grid.addLayout(again, 0, 1)
+        grid.addWidget(self.weights_name, 1, 0)
+        grid.addWidget(self.weights, 1, 1)
+        grid.addLayout(acts, 2, 1)
+        self.body_layout.addLayout(grid)
+        self.body_layout.addWidget(self.problem)
+        self.repeat.edited.connect(lambda count: self.repeat_requested.emit(count, f"repeat/{self.repeat.visit}"))
+        self.share.clicked.connect(self.share_requested)
+        self.unshare.clicked.connect(self.unshare_requested)
+        theme.manager().changed.connect(self.update)
+
+    def show_module(self, repeat: int, others: tuple[str, ...], owner: str, can_share: bool, weighs: bool) -> None:
+        """Show the module of a node: `others` call it too, `owner` is the one that has it, "" for the node itself.
+
+        `weighs` says whether it is known to have weights.
+        """
+        if self.repeat.value() != repeat:
+            self.repeat.set_value(repeat)
+        more = f"{counted(repeat, 'module')}, one behind the other, each with its own weights" if repeat > 1 else ""
+        self.repeat_note.setText(more)
+        if others:
+            had = f" It is {owner}'s, and what is set here is set there." if owner else ""
+            self.weights.setText(f"shared with {names(others)}.{had}")
+        else:
+            self.weights.setText("of its own" if weighs else "none")
+        set_property(self.weights, "tone", "accent" if others else "text2")
+        self.share.setVisible(can_share)
+        self.unshare.setVisible(bool(others))
+        self.set_caption(", ".join(filter(None, (f"×{repeat}" if repeat > 1 else "", "shared" if others else ""))))
+        self.say("")
+
+    def say(self, problem: str) -> None:
+        """Why something was not done; "" for nothing."""
+        self.problem.setText(problem)
+        self.problem.setVisible(bool(problem))

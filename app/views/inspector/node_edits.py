@@ -1,0 +1,205 @@
+"""What the inspector does to a node: each an edit of the sheet in front, or of the whole project, and one undo step.
+
+A node that shares its module has the parameters of the node whose module that is; edits of them are edits of that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from app.builder import block_edits, block_params, edits, rules
+from app.builder.blocks import block_of
+from app.builder.catalog import OpSpec
+from app.builder.graph import Edge, Init, Node
+from app.views.inspector.form import Wire
+from app.views.inspector.front import Front
+from app.views.inspector.values import same
+
+_VERBS = {"muted": ("Unmute", "Mute"), "frozen": ("Unfreeze", "Freeze")}
+
+
+@dataclass(frozen=True)
+class Output:
+    """An output of a node, as something to wire from."""
+
+    node: str
+    number: int
+    name: str
+
+
+class NodeEdits:
+    """Reads and edits one node of the sheet in front."""
+
+    def __init__(self, front: Front) -> None:
+        self.front = front
+        self.id = ""
+
+    @property
+    def node(self) -> Node:
+        return self.front.graph.nodes[self.id]
+
+    @property
+    def owner(self) -> Node:
+        """The node whose module is called: what the parameters are asked of."""
+        return self.front.graph.owner(self.id)
+
+    @property
+    def spec(self) -> OpSpec:
+        return self.front.catalog.of(self.front.graph, self.node)
+
+    # --- Parameters
+
+    def set(self, name: str, value: Any, merge: str | None) -> None:
+        """Set a parameter; a value that is the default is not kept."""
+        param = self.spec.param(name)
+        if param is None:
+            return
+        graph = self.front.graph
+        if not param.required and same(value, param.default):
+            graph = graph.without_param(self.id, name)
+        else:
+            graph = graph.with_param(self.id, name, value)
+        self.front.apply(f"Set {name} of {self.owner.name}", graph, f"{self.owner.id}/{merge}" if merge else None)
+
+    def reset(self, name: str) -> None:
+        """Back to the default, or to what a new node of the op has."""
+        start, graph = self.spec.starting_params(), self.front.graph
+        if name in start:
+            graph = graph.with_param(self.id, name, start[name])
+        else:
+            graph = graph.without_param(self.id, name)
+        self.front.apply(f"Reset {name} of {self.owner.name}", graph)
+
+    def reset_all(self) -> None:
+        """Give every parameter the value that a new node of the op has."""
+        if self.spec.kind != "unknown":
+            graph = self.front.graph.with_node(replace(self.owner, params=self.spec.starting_params()))
+            self.front.apply(f"Reset {self.owner.name}", graph)
+
+    # --- The node
+
+    def rename(self, name: str, merge: str) -> None:
+        self.front.apply("Rename node", self.front.graph.with_name(self.id, name), f"{self.id}/{merge}")
+
+    def flag(self, flag: str, on: bool) -> None:
+        """Mute the call, or freeze the module that it calls."""
+        node = self.owner if flag == "frozen" else self.node
+        text = f"{_VERBS[flag][on]} {node.name}"
+        self.front.apply_sheet(text, edits.flagged(self.front.sheet, [node.id], flag, on))
+
+    def delete(self) -> None:
+        self.front.apply_sheet(f"Delete {self.node.name}", edits.delete(self.front.sheet, [self.id]))
+
+    # --- Wires instead of values
+
+    def wires(self) -> tuple[Wire, ...]:
+        """The wires that give a parameter, or a part of one."""
+        graph, spec = self.front.graph, self.spec
+        found = []
+        for edge in graph.into(self.id):
+            port = spec.input(edge.port)
+            param = port.param if port is not None and port.wired else edge.port if spec.operand(edge.port) else ""
+            if param:
+                found.append(Wire(edge.port, param, graph.nodes[edge.source].name))
+        return tuple(found)
+
+    def ports(self, param: str) -> tuple[str, ...]:
+        """The ports by which a parameter, or a part of it, can be wired."""
+        wirable = rules.wirable(self.front.graph, self.front.catalog, self.id)
+        own = (param,) if self.spec.operand(param) else ()
+        return (*own, *(port.name for port in wirable if port.param == param))
+
+    def sources(self, port: str) -> Iterator[Output]:
+        """The outputs that can be wired to a port."""
+        graph, catalog = self.front.graph, self.front.catalog
+        wanted = rules.port_of(self.spec, self.node, port)
+        if wanted is None:
+            return
+        behind = rules.downstream(graph, (self.id,)) | {self.id}
+        for node in graph.nodes.values():
+            if node.id in behind:
+                continue
+            for number, output in enumerate(catalog.of(graph, node).outputs):
+                if rules.kinds_fit(output.kind, wanted.kind):
+                    if rules.can_connect(graph, catalog, node.id, number, self.id, port):
+                        name = node.name if not number else f"{node.name}, {output.name}"
+                        yield Output(node.id, number, name)
+
+    def wire(self, source: Output, port: str) -> None:
+        """Let a node give a parameter. Raises ConnectError."""
+        sheet = edits.connect(self.front.sheet, self.front.catalog, source.node, source.number, self.id, port)
+        self.front.apply_sheet(f"Wire {port} of {self.node.name}", sheet)
+
+    def cut(self, port: str) -> None:
+        """Cut the wire that gives a parameter, or a part of it."""
+        wires: list[Edge] = [edge for edge in self.front.graph.into(self.id) if edge.port == port]
+        self.front.apply_sheet(f"Cut the wire to {port} of {self.node.name}", edits.cut(self.front.sheet, wires))
+
+    # --- Blocks
+
+    def expose(self, param: str, name: str) -> None:
+        """Let instances of the block in front set a parameter. Raises BlockError."""
+        front, owner = self.front, self.owner
+        front.apply_whole(
+            f"Expose {param} of {owner.name}",
+            lambda project: block_params.expose_param(project, front.name, front.catalog, owner.id, param, name),
+        )
+
+    def why_not_exposed(self, param: str) -> str:
+        """Why a parameter cannot be exposed, "" if it can."""
+        found = self.spec.param(param)
+        if found is None:
+            return f"{self.owner.name} has no parameter {param}"
+        try:
+            block_params.check_exposable(self.owner, found, self.spec.value(self.owner, param))
+        except block_edits.BlockError as error:
+            return str(error)
+        return ""
+
+    def instances(self) -> int:
+        """How many instances there are of the block that the node is one of."""
+        return len(block_edits.instances(self.front.whole, block_of(self.node.op)))
+
+    def make_unique(self) -> None:
+        """A block of its own for the instance. Raises BlockError."""
+        name, node = self.front.name, self.id
+        self.front.apply_whole(
+            f"Make {self.node.name} unique", lambda project: block_edits.make_unique(project, name, node)[0]
+        )
+
+    # --- The module
+
+    def repeat(self, count: int, merge: str | None) -> None:
+        """Put so many modules one behind the other. Raises BlockError."""
+        sheet = block_edits.set_repeat(self.front.sheet, self.front.catalog, self.id, count)
+        self.front.apply_sheet(f"Repeat {self.owner.name} ×{count}", sheet, merge and f"{self.owner.id}/{merge}")
+
+    def others_sharing(self) -> tuple[str, ...]:
+        """The names of the other nodes that call the same module."""
+        graph = self.front.graph
+        return tuple(graph.nodes[other].name for other in graph.sharing(self.id) if other != self.id)
+
+    def modules(self) -> tuple[Node, ...]:
+        """The nodes whose module this one could call: those of its op that have one of their own."""
+        nodes = self.front.graph.nodes.values()
+        owner = self.owner.id
+        return tuple(n for n in nodes if n.op == self.node.op and not n.shares and n.id not in (owner, self.id))
+
+    def share(self, with_node: str) -> None:
+        """Call the module of another node. Raises GraphError."""
+        graph = self.front.graph.with_shared(self.id, with_node)
+        self.front.apply(f"Share the weights of {graph.owner(self.id).name} with {self.node.name}", graph)
+
+    def unshare(self) -> None:
+        """Have a module of its own again, with the parameters as they are."""
+        self.front.apply(f"Give {self.node.name} weights of its own", self.front.graph.unshared(self.id))
+
+    def initialise(self, name: str, init: Init | None, merge: str | None = None) -> None:
+        """How a parameter is initialised, None for as torch makes it."""
+        owner = self.owner
+        inits = owner.inits.without(name) if init is None else owner.inits.set(name, init)
+        text = f"Initialise {name} of {owner.name}" if init else f"Leave {name} of {owner.name} as torch makes it"
+        key = f"{owner.id}/init/{name}/{merge}" if merge else None
+        self.front.apply(text, self.front.graph.with_node(replace(owner, inits=inits)), key)
