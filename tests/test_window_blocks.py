@@ -124,23 +124,31 @@ class Hand:
             self.key(Qt.Key.Key_Z, CTRL)
 
 
-@pytest.fixture
-def hand(qtbot, qapp) -> Iterator[Hand]:
+@pytest.fixture(scope="module")
+def window(qapp) -> Iterator[MainWindow]:
+    """One window for all tests of this file: to make one takes longer than most of them."""
     if not qapp.styleSheet():
         theme.apply(qapp, "dark")
-    window = MainWindow(Settings("TapedeckTest", "blocks"))
-    window.resize(1280, 800)
-    window.show()
-    window.document.new(residual())
-    window.start()
-    made = Hand(window, qtbot)
-    qtbot.waitUntil(lambda: window.live.up_to_date and hasattr(window, "page_links"), timeout=60_000)
+    made = MainWindow(Settings("TapedeckTest", "blocks"))
+    made.resize(1280, 800)
+    made.show()
+    made.start()
     yield made
-    window.session.close_and_wait()
-    window.document.undo_stack.setClean()
-    window.close()
-    window.deleteLater()
+    made.session.close_and_wait()
+    made.document.undo_stack.setClean()
+    made.close()
+    made.deleteLater()
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+
+@pytest.fixture
+def hand(window: MainWindow, qtbot) -> Hand:
+    """A hand on a project that was just opened."""
+    window.document.new(residual())
+    window.library_control.read()
+    window.activateWindow()
+    qtbot.waitUntil(lambda: window.live.up_to_date and hasattr(window, "page_links"), timeout=60_000)
+    return Hand(window, qtbot)
 
 
 # -- the whole story --------------------------------------------------------------------------------------------------
