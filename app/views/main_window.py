@@ -14,6 +14,7 @@ from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QApplication, QMainWindow, QMenu, QStackedWidget, QVBoxLayout, QWidget
 
 from app.background import Background
+from app.builder import edits
 from app.builder.catalog import catalog
 from app.builder.problems import Cure, apply_cure
 from app.document import Document
@@ -274,7 +275,7 @@ class MainWindow(QMainWindow):
             return
         sheet = self.sheet.project
         graph = apply_cure(sheet.graph, self.catalog.now, cure)
-        self.sheet.apply(cure.label, self.canvas.placed(replace(sheet, graph=graph)))
+        self.sheet.apply(cure.label, self.canvas.placed(edits.changed(sheet, graph)))
 
     def cure_network(self, cure: Cure) -> None:
         """Mend a problem of the network, which comes to the front."""
