@@ -183,6 +183,7 @@ def _try(file: LayerFile) -> None:
                 stderr=told,
                 timeout=PATIENCE,
                 env=surroundings,
+                creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
                 check=False,
             )
         except subprocess.TimeoutExpired:

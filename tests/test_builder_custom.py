@@ -386,6 +386,6 @@ def test_a_class_that_is_gone_says_so_and_keeps_its_node(tmp_path: Path) -> None
     own.trust(path)
     path.unlink()
     (problem,) = {p.message for p in analyse(own.net(), own.ops_with(path)).errors if p.node == "n5"}
-    assert problem == f"Scaled is not there: my_layers.py is not there. It was looked for in {tmp_path}"
+    assert problem == f"Scaled cannot be used: my_layers.py is not there. It was looked for in {tmp_path}"
     (problem,) = {p.message for p in analyse(own.net(), own.ops_with()).errors if p.node == "n5"}
     assert problem == "my_layers.py is no part of this project"

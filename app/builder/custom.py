@@ -15,7 +15,7 @@ import sys
 import tokenize
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -133,11 +133,17 @@ def read_file(path: Path, ops: Mapping[str, OpSpec] | None = None) -> CustomFile
         return CustomFile(path, module, problem=str(error))
     file = LayerFile.of(module, text, str(path))
     try:
-        classes = read_classes(text, ops if ops is not None else catalog())
+        classes = _classes(text) if ops is None else read_classes(text, ops)
     except BadLayers as error:
         return CustomFile(path, module, file, problem=f"{path.name}: {error}")
     words = "" if classes else f"{path.name} has no class of nn.Module or autograd.Function"
     return CustomFile(path, module, file, classes, words, layer_files.allowed(file.sha256))
+
+
+@lru_cache(maxsize=64)
+def _classes(text: str) -> tuple[LayerClass, ...]:
+    """Kept, since a folder that is watched may tell of changes that are none of the file's. Raises BadLayers."""
+    return read_classes(text, catalog())
 
 
 def read_files(paths: Iterable[Path | str], ops: Mapping[str, OpSpec] | None = None) -> tuple[CustomFile, ...]:
@@ -224,7 +230,7 @@ def why_not(spec: OpSpec) -> tuple[str, str] | None:
         words = _reasons.get(module_of(spec.key))
         if words is None:
             return f"{module_of(spec.key)}.py is no part of this project", f"Add the file that has {name} to My layers."
-        return f"{name} is not there: {words}", "What is set on it is kept. Put the file back, or add it again."
+        return f"{name} cannot be used: {words}", "What is set on it is kept. Put the file back, or add it again."
     file, layer = known
     called = Path(file.path).name or file.name
     if layer.reason:
