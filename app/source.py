@@ -39,13 +39,24 @@ class ClassText:
     """Which node each line and attribute of one class of the text belongs to.
 
     `blocks` maps nodes that are instances of another class of the text to its name, and `repeated` are the nodes whose
-    attribute is a list of modules.
+    attribute is a list of modules. `placed` has the blocks that have no class, as they are written at an instance: one
+    for each of its repetitions, the last for all behind it. The modules in one have numbers for names; repetitions of
+    those that are `spread` take the numbers that follow.
     """
 
     lines: FrozenMap[str, tuple[int, ...]] = field(default_factory=FrozenMap)
     modules: FrozenMap[str, str] = field(default_factory=FrozenMap)
     blocks: FrozenMap[str, str] = field(default_factory=FrozenMap)
     repeated: frozenset[str] = frozenset()
+    placed: FrozenMap[str, tuple[ClassText, ...]] = field(default_factory=FrozenMap)
+    spread: frozenset[str] = frozenset()
+
+    def module(self, node: str, number: int) -> str:
+        """The attribute path of one repetition of a node."""
+        path = self.modules[node]
+        if node in self.spread:
+            return str(int(path) + number)
+        return f"{path}.{number}" if node in self.repeated else path
 
 
 # Instances of blocks from the network inwards: the id of each and which of its repetitions.
@@ -75,10 +86,11 @@ class Source:
         """The same text with the lines and modules of the block at a path; without any if there is no such block."""
         part, prefix = self.classes.get("", ClassText(self.lines, self.modules)), ""
         for node, number in path:
-            if node not in part.blocks or node not in part.modules:
+            turns = part.placed.get(node)
+            if node not in part.modules or not (turns or node in part.blocks):
                 return replace(self, lines=FrozenMap(), modules=FrozenMap())
-            prefix += part.modules[node] + (f".{number}." if node in part.repeated else ".")
-            part = self.classes[part.blocks[node]]
+            prefix += f"{part.module(node, number)}."
+            part = turns[min(number, len(turns) - 1)] if turns else self.classes[part.blocks[node]]
         modules = FrozenMap({node: prefix + name for node, name in part.modules.items()})
         return replace(self, lines=part.lines, modules=modules)
 

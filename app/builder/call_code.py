@@ -28,7 +28,7 @@ _PLAIN_TEXT = re.compile(r"[\w,.>-]+")
 
 @dataclass(frozen=True)
 class CallWriter:
-    """Writes calls of one class. `variables` names every value, `modules` the attribute of every module.
+    """Writes calls of one class. `variables` names every value, `modules` says how every module is reached.
 
     `texts` has the parameters, by node, repetition and name, that are no literals: arguments of the class and what is
     computed from them.
@@ -138,7 +138,7 @@ class CallWriter:
         if spec.kind == "method":
             function, arguments = f"{given[0]}.{spec.label}", [*given[1:], *literals]
         elif spec.kind in ("module", "block"):
-            function, arguments = f"self.{self.modules[step.id]}", [*given, *literals]
+            function, arguments = self.modules[step.id], [*given, *literals]
         else:
             more = [ops.WRITTEN[spec.key]] if spec.key in ops.WRITTEN else []
             behind = spec.key in ops.LITERALS_FIRST or spec.key in ops.LIKE

@@ -6,14 +6,16 @@ two instances: `in_channels` of a block that stands behind 32 channels here and 
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from app.builder.blocks import Block
+from app.builder.chains import Chains
 from app.builder.dependence import followed
-from app.builder.expressions import computed, expressions, mapped
-from app.builder.graph import Graph
+from app.builder.expressions import Expr, ExpressionError, computed, expressions, mapped
+from app.builder.graph import Graph, Node
 from app.builder.literals import AUTO, to_code
 from app.builder.names import Names, reserved_variables
 from app.builder.plan import Plan, Step, plan
@@ -41,7 +43,13 @@ class Argument:
 
 @dataclass
 class BlockClass:
-    """A class, and every inside that it stands for. The network itself is one without a block, of one inside."""
+    """A class, and every inside that it stands for. The network itself is one without a block, of one inside.
+
+    A block that is written in place is one too, without a name, for each repetition of each instance: `insides` has
+    what it is at each inside of the class that it stands in. `chain` are its nodes, and `given` its parameters, in
+    words of that class; `turn` is the first repetition that it is for. `inner` has those that stand in it, by instance
+    and repetition; equal ones behind each other are one.
+    """
 
     name: str
     graph: Graph
@@ -51,7 +59,11 @@ class BlockClass:
     texts: dict[tuple[str, int, str], str] = field(default_factory=dict)
     stored: set[str] = field(default_factory=set)
     imported: Mapping[str, str] = field(default_factory=dict)  # what the classes of files are called, by op
-    _renamed: dict[str, str] = field(default_factory=dict)
+    chain: tuple[Node, ...] = ()
+    given: Mapping[str, Any] | None = None
+    turn: int = 0
+    inner: dict[str, list[BlockClass]] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)
 
     @property
     def plan(self) -> Plan:
@@ -70,10 +82,33 @@ class BlockClass:
         number = next((i for i, known in enumerate(self.insides) if known is inside), None)
         return AUTO if number is None else argument.values[number]
 
-    def same(self, read: Any) -> bool:
-        """Whether something read off an inside is the same in all of them."""
-        first = read(self.insides[0])
-        return all(read(inside) == first for inside in self.insides[1:])
+    def with_inner(self) -> Iterator[BlockClass]:
+        """The class and every block that is written in place in it, at any depth."""
+        yield self
+        for turns in self.inner.values():
+            for one in {id(turn): turn for turn in turns}.values():
+                yield from one.with_inner()
+
+    def code(self, value: Any, prefix: str = "") -> str:
+        """A value with expressions over the parameters of the class, as text; `prefix` ("self.") is for `forward`,
+        which reads what the constructor kept."""
+        for expression in expressions(value):
+            if prefix:
+                self.stored.update(self.renamed.get(name, name) for name in expression.names)
+
+        def written(value: Any) -> str:
+            if isinstance(value, tuple) and len(value) == 1 and isinstance(value[0], _Text):
+                return str(value[0])
+            if isinstance(value, tuple):
+                items = ", ".join(map(written, value))
+                return f"({items},)" if len(value) == 1 else f"({items})"
+            return value if isinstance(value, _Text) else to_code(value)
+
+        return written(mapped(value, lambda expression: _Text(expression.code(prefix, self.renamed))))
+
+
+class _Text(str):
+    """Source already."""
 
 
 def turns_of(result: StepResult, count: int) -> Iterator[tuple[FrozenMap[str, Any], Inside | None]]:
@@ -88,35 +123,13 @@ def turns_of(result: StepResult, count: int) -> Iterator[tuple[FrozenMap[str, An
 
 def block_classes(walk: Plan, results: Mapping[str, StepResult], root: BlockClass) -> list[BlockClass]:
     """Root and the classes of all blocks in it, those that others use first, their arguments settled."""
-    names, found = Names(reserved_variables()), dict[str, BlockClass]()
-    order: list[BlockClass] = []
-    names.take(root.name)
-    _collect(walk, results, found, order, names)
-    order.append(root)
-    for made in order:
-        _settle(made, found)
-    return order
-
-
-def _collect(
-    walk: Plan, results: Mapping[str, StepResult], found: dict[str, BlockClass], order: list[BlockClass], names: Names
-) -> None:
-    for step in walk.steps:
-        block = step.spec.definition
-        if block is None or not step.live:
-            continue
-        turns = [turn.inside for turn in results[step.id].turns if turn.inside is not None]
-        known = found.get(block.name)
-        if not turns and known is None:
-            turns = [unknown_inside(step, block, walk)]
-        for inside in turns:
-            if known is None or not any(inside is other for other in known.insides):
-                _collect(inside.plan, inside.results, found, order, names)
-                known = found.get(block.name)
-                if known is None:
-                    known = found[block.name] = BlockClass(names.take(block.name), block.graph, block, [])
-                    order.append(known)
-                known.insides.append(inside)
+    found = _Found(Chains(walk.catalog))
+    found.names.take(root.name)
+    found.collect(walk, results)
+    found.order.append(root)
+    for made in found.order:
+        _Settling(made, found).settle()
+    return found.order
 
 
 def unknown_inside(step: Step, block: Block, walk: Plan) -> Inside:
@@ -127,98 +140,186 @@ def unknown_inside(step: Step, block: Block, walk: Plan) -> Inside:
     return Inside(inner, infer(inner, {}), values)
 
 
-def _settle(made: BlockClass, classes: Mapping[str, BlockClass]) -> None:
-    """Find the arguments of a class and the text of every parameter that is not the same number everywhere."""
-    names = Names(reserved_variables())
-    for param in made.block.params if made.block else ():
-        made._renamed[param.name] = name = names.take(param.name)
-        values = tuple(inside.values.get(param.name, param.default) for inside in made.insides)
-        made.arguments.append(Argument(name, values, param.name, param.default))
-    follow = followed(made.block, made.insides[0]) if made.block else {}
-    for step in made.steps:
-        if step.module != step.id and step.module in made.results:
-            continue  # written where it is called first
-        if step.spec.kind == "block":
-            _settle_instance(made, step, classes[step.spec.target], names)
-        else:
-            _settle_params(made, step, names, follow)
-    made.arguments.sort(key=lambda argument: bool(argument.param))
+class _Found:
+    """The classes of a network, in the order in which they are written, and which blocks have none."""
 
+    def __init__(self, chains: Chains) -> None:
+        self.chains = chains
+        self.classes: dict[str, BlockClass] = {}
+        self.order: list[BlockClass] = []
+        self.names = Names(reserved_variables())
+        self._seen: dict[int, Inside] = {}
+        self._unknown: dict[tuple[int, str], tuple[Any, Inside]] = {}
 
-def _raw(made: BlockClass, step: Step, name: str) -> Any:
-    """The parameter as it is drawn, expressions and all."""
-    node = made.graph.nodes.get(step.module) or made.graph.nodes[step.id]
-    return node.params.get(name)
-
-
-def _settle_params(made: BlockClass, step: Step, names: Names, follow: Mapping[tuple[str, str], Any]) -> None:
-    columns = [list(turns_of(inside.results[step.id], step.node.repeat)) for inside in made.insides]
-    for param in step.spec.params:
-        raw = _raw(made, step, param.name)
-        if not any(expressions(raw)):
-            raw = follow.get((step.id, param.name))
-            if raw is None or not _holds(made, raw, [column[0][0].get(param.name) for column in columns]):
-                _settle_numbers(made, step, param.name, columns, names)
+    def collect(self, walk: Plan, results: Mapping[str, StepResult]) -> None:
+        """Find the blocks on a sheet and in them."""
+        for step in walk.steps:
+            block = step.spec.definition
+            if block is None or not step.live:
                 continue
-        text = _expression(made, raw, "self." if step.spec.kind not in OWNING or param.call else "")
-        for number in range(step.node.repeat):
-            made.texts[step.id, number, param.name] = text
-
-
-def _holds(made: BlockClass, raw: Any, values: list[Any]) -> bool:
-    """Whether an expression gives at every instance what was found there."""
-    return all(computed(raw, inside.values) == value for inside, value in zip(made.insides, values, strict=True))
-
-
-def _settle_numbers(made: BlockClass, step: Step, name: str, columns: list[Any], names: Names) -> None:
-    """A parameter that came out differently at the instances is an argument."""
-    for number in range(step.node.repeat):
-        values = tuple(column[number][0].get(name, AUTO) for column in columns)
-        if any(value != values[0] for value in values):
-            made.texts[step.id, number, name] = _argument(made, values, name, names)
-
-
-def _settle_instance(made: BlockClass, step: Step, inner: BlockClass, names: Names) -> None:
-    columns = [list(turns_of(inside.results[step.id], step.node.repeat)) for inside in made.insides]
-    for argument in inner.arguments:
-        raw = _raw(made, step, argument.param) if argument.param else None
-        for number in range(step.node.repeat):
-            key = (step.id, number, argument.name)
-            if argument.param:
-                if raw is not None:
-                    made.texts[key] = f"{argument.name}={_expression(made, raw, '')}"
+            turns = [turn.inside for turn in results[step.id].turns if turn.inside is not None]
+            if self.chains.of(block) is not None:
+                for inside in turns or [self.inside(step, walk, results, 0)]:
+                    if id(inside) not in self._seen:
+                        self._seen[id(inside)] = inside
+                        self.collect(inside.plan, inside.results)
                 continue
-            values = tuple(inner.argument_at(column[number][1], argument) for column in columns)
-            same = all(value == values[0] for value in values)
-            text = to_code(values[0]) if same else _argument(made, values, argument.name, names)
-            made.texts[key] = f"{argument.name}={text}"
+            known = self.classes.get(block.name)
+            if not turns and known is None:
+                turns = [unknown_inside(step, block, walk)]
+            for inside in turns:
+                if known is None or not any(inside is other for other in known.insides):
+                    self.collect(inside.plan, inside.results)
+                    known = self.classes.get(block.name)
+                    if known is None:
+                        known = BlockClass(self.names.take(block.name), block.graph, block, [])
+                        self.classes[block.name] = known
+                        self.order.append(known)
+                    known.insides.append(inside)
+
+    def inside(self, step: Step, walk: Plan, results: Mapping[str, StepResult], number: int) -> Inside:
+        """What is in a repetition of a block; the same where nothing is known of it."""
+        turns = results[step.id].turns
+        inside = turns[min(number, len(turns) - 1)].inside if turns else None
+        if inside is not None:
+            return inside
+        key = id(results), step.id
+        if key not in self._unknown:
+            assert step.spec.definition is not None
+            self._unknown[key] = results, unknown_inside(step, step.spec.definition, walk)
+        return self._unknown[key][1]
 
 
-def _expression(made: BlockClass, raw: Any, prefix: str) -> str:
-    """The text of a value with expressions; inside `forward` they read what the constructor kept."""
-    for expression in expressions(raw):
-        if prefix:
-            made.stored.update(made._renamed.get(name, name) for name in expression.names)
+class _Settling:
+    """Finds the arguments of a class, and the text of every parameter that is not the same number everywhere."""
 
-    def written(value: Any) -> str:
-        if isinstance(value, tuple) and len(value) == 1 and isinstance(value[0], _Text):
-            return str(value[0])
-        if isinstance(value, tuple):
-            items = ", ".join(map(written, value))
-            return f"({items},)" if len(value) == 1 else f"({items})"
-        return value if isinstance(value, _Text) else to_code(value)
+    def __init__(self, made: BlockClass, found: _Found) -> None:
+        self._made, self._found = made, found
+        self._names = Names(reserved_variables())
 
-    return written(mapped(raw, lambda expression: _Text(expression.code(prefix, made._renamed))))
+    def settle(self) -> None:
+        made = self._made
+        for param in made.block.params if made.block else ():
+            made.renamed[param.name] = name = self._names.take(param.name)
+            values = tuple(inside.values.get(param.name, param.default) for inside in made.insides)
+            made.arguments.append(Argument(name, values, param.name, param.default))
+        self._steps(made)
+        made.arguments.sort(key=lambda argument: bool(argument.param))
+
+    def _steps(self, part: BlockClass) -> None:
+        """Settle the steps of the class, or of a block that is written in place in it."""
+        follow = followed(part.block, part.insides[0]) if part.block else {}
+        for step in part.steps:
+            if step.module != step.id and step.module in part.results:
+                continue  # written where it is called first
+            block = step.spec.definition if step.spec.kind == "block" else None
+            chain = self._found.chains.of(block) if block is not None else None
+            if block is not None and chain is not None:
+                self._in_place(part, step, block, chain)
+            elif block is not None:
+                self._instance(part, step, self._found.classes[block.name])
+            else:
+                self._params(part, step, follow)
+
+    def _raw(self, part: BlockClass, step: Step, name: str) -> Any:
+        """The parameter as it is drawn, its expressions over the parameters of the class."""
+        node = part.graph.nodes.get(step.module) or part.graph.nodes[step.id]
+        return in_words_of(part.given, node.params.get(name))
+
+    def _params(self, part: BlockClass, step: Step, follow: Mapping[tuple[str, str], Any]) -> None:
+        columns = [list(turns_of(inside.results[step.id], step.node.repeat)) for inside in part.insides]
+        for param in step.spec.params:
+            raw = self._raw(part, step, param.name)
+            if not any(expressions(raw)):
+                raw = in_words_of(part.given, follow.get((step.id, param.name)))
+                found = [column[0][0].get(param.name) for column in columns]
+                if not any(expressions(raw)) or not self._holds(raw, found):
+                    self._numbers(part, step, param.name, columns)
+                    continue
+            text = self._made.code(raw, "self." if step.spec.kind not in OWNING or param.call else "")
+            for number in range(step.node.repeat):
+                part.texts[step.id, number, param.name] = text
+
+    def _holds(self, raw: Any, values: list[Any]) -> bool:
+        """Whether an expression gives at every instance what was found there."""
+        insides = self._made.insides
+        return all(computed(raw, inside.values) == value for inside, value in zip(insides, values, strict=True))
+
+    def _numbers(self, part: BlockClass, step: Step, name: str, columns: list[Any]) -> None:
+        """A parameter that came out differently at the instances is an argument."""
+        for number in range(step.node.repeat):
+            values = tuple(column[number][0].get(name, AUTO) for column in columns)
+            if any(value != values[0] for value in values):
+                part.texts[step.id, number, name] = self._argument(values, name)
+
+    def _instance(self, part: BlockClass, step: Step, inner: BlockClass) -> None:
+        columns = [list(turns_of(inside.results[step.id], step.node.repeat)) for inside in part.insides]
+        for argument in inner.arguments:
+            raw = self._raw(part, step, argument.param) if argument.param else None
+            for number in range(step.node.repeat):
+                key = (step.id, number, argument.name)
+                if argument.param:
+                    if raw is not None:
+                        part.texts[key] = f"{argument.name}={self._made.code(raw)}"
+                    continue
+                values = tuple(inner.argument_at(column[number][1], argument) for column in columns)
+                same = all(value == values[0] for value in values)
+                text = to_code(values[0]) if same else self._argument(values, argument.name)
+                part.texts[key] = f"{argument.name}={text}"
+
+    def _in_place(self, part: BlockClass, step: Step, block: Block, chain: tuple[Node, ...]) -> None:
+        """A block without a class: what its instances differ in is an argument of the class that it stands in."""
+        own = {param.name: self._raw(part, step, param.name) for param in block.params}
+        given = {param.name: param.default if own[param.name] is None else own[param.name] for param in block.params}
+        turns: list[BlockClass] = []
+        for number in range(step.node.repeat):
+            column = [self._found.inside(step, inside.plan, inside.results, number) for inside in part.insides]
+            if turns and all(one is other for one, other in zip(column, turns[-1].insides, strict=True)):
+                turns.append(turns[-1])
+                continue
+            turns.append(BlockClass("", block.graph, block, column, chain=chain, given=given, turn=number))
+            self._steps(turns[-1])
+        part.inner[step.id] = turns
+
+    def _argument(self, values: tuple[Any, ...], stem: str) -> str:
+        """The argument of the class that has these values at its instances: one that is there, or a new one."""
+        for argument in self._made.arguments:
+            if argument.values == values:
+                return argument.name
+        self._made.arguments.append(Argument(self._names.take(stem), values))
+        return self._made.arguments[-1].name
 
 
-class _Text(str):
-    """Source already."""
+def in_words_of(given: Mapping[str, Any] | None, value: Any) -> Any:
+    """A value over the parameters of a block that is written in place, as one over those of the class around it.
+
+    None where that cannot be said. Without `given` the value is the class's own.
+
+    >>> in_words_of({"channels": Expr("width + 1"), "times": 3}, (Expr("channels * 2"), Expr("times * 2")))
+    (Expr(text='(width + 1) * 2'), 6)
+    """
+    try:
+        return value if given is None else mapped(value, lambda expression: _put(expression, given))
+    except ExpressionError:
+        return None
 
 
-def _argument(made: BlockClass, values: tuple[Any, ...], stem: str, names: Names) -> str:
-    """The argument of the class that has these values at its instances: one that is there, or a new one."""
-    for argument in made.arguments:
-        if argument.values == values:
-            return argument.name
-    made.arguments.append(Argument(names.take(stem), values))
-    return made.arguments[-1].name
+def _put(expression: Expr, given: Mapping[str, Any]) -> Any:
+    if not any(any(expressions(given.get(name))) for name in expression.names):
+        return expression.evaluate(given)
+
+    class Put(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            if node.id not in expression.names:
+                return node
+            value = given.get(node.id)
+            if isinstance(value, Expr):
+                return ast.parse(value.text.strip(), mode="eval").body
+            if type(value) is int or type(value) is float:
+                return ast.Constant(value)
+            raise ExpressionError(f"{node.id} is no number")
+
+    tree = ast.parse(expression.text.strip(), mode="eval").body
+    if isinstance(tree, ast.Name):
+        return given[tree.id]
+    return Expr(ast.unparse(Put().visit(tree)))

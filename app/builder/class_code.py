@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from app.builder.call_code import WIDTH, CallWriter, wrapped
 from app.builder.calls import Ran
 from app.builder.class_args import OWNING, VALUES, BlockClass
-from app.builder.literals import to_code
-from app.builder.names import Names, module_attributes, reserved_variables
+from app.builder.constructor_code import ConstructorWriter
+from app.builder.containers import containers
+from app.builder.made_code import Line
+from app.builder.names import Names, Paths, module_attributes, reserved_variables
 from app.builder.plan import Ref, Step
 from app.builder.shapes import Inside
 from app.builder.value_types import NumberType, TensorType
 from app.builder.variables import in_place, variables
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line or several, and the nodes that they were written for."""
-
-    text: str
-    nodes: tuple[str, ...] = ()
 
 
 class ClassWriter:
@@ -32,13 +25,14 @@ class ClassWriter:
         self.made, self.classes = made, classes
         self.steps, self.results = made.steps, made.results
         self.modules = self._module_names()
+        self.access, self._modules = self._reached()
         names = Names(reserved_variables() | {"N", *made.imported.values()})
         self.inputs = self._input_names(names)
         self.outputs = self._output_names()
-        owned = {Ref(step.id, 0): f"self.{self.modules[step.id]}" for step in self.steps if step.spec.kind in VALUES}
+        owned = {Ref(step.id, 0): self.access[step.id] for step in self.steps if step.spec.kind in VALUES}
         self.inline = in_place(self.steps)
         self.variables = variables(self.steps, self.results, self.inputs, names, owned, self._in_place)
-        self.calls = CallWriter(self.results, self.variables, self.modules, made.texts, made.imported)
+        self.calls = CallWriter(self.results, self.variables, self.access, made.texts, made.imported)
 
     def write(self) -> list[Line]:
         """The lines of the class."""
@@ -49,27 +43,35 @@ class ClassWriter:
             Line(""),
             *self._constructor(),
             Line(""),
-            Line(wrapped("    def forward(", ["self", *self.inputs.values()], "):"), tuple(self.inputs)),
+            Line.of(wrapped("    def forward(", ["self", *self.inputs.values()], "):"), *self.inputs),
             *body,
             self._return(),
         ]
 
     def _in_place(self, step: Step, known: Mapping[Ref, str]) -> str:
         """What is written where it is used: a number, or the size of a variable."""
-        writer = CallWriter(self.results, known, self.modules, self.made.texts)
+        writer = CallWriter(self.results, known, self.access, self.made.texts)
         return writer.literal(step) if step.spec.kind == "number" else writer.call(step, 0)
 
     # --- Names
 
     def _module_names(self) -> dict[str, str]:
-        """The attribute of every module; nodes that call one module have one attribute."""
-        names = Names(module_attributes() | self.made.stored)
-        taken: dict[str, str] = {}
-        for step in self.steps:
-            if step.spec.kind in OWNING and step.module not in taken:
-                owner = self.made.graph.nodes.get(step.module, step.node)
-                taken[step.module] = names.take(owner.name)
+        """The attribute path of every module; nodes that call one module have one path."""
+        owning, nodes = [step for step in self.steps if step.spec.kind in OWNING], self.made.graph.nodes
+        wanted = {step.module: nodes.get(step.module, step.node).name for step in owning}
+        paths = Paths(module_attributes() | self.made.stored, wanted.values())
+        taken = {module: paths.take(name) for module, name in wanted.items()}
         return {step.id: taken[step.module] for step in self.steps if step.module in taken}
+
+    def _reached(self) -> tuple[dict[str, str], ConstructorWriter]:
+        """How the module of every node is written, and what makes the modules."""
+        first = {step.module: step for step in reversed(self.steps) if step.id in self.modules}
+        roots = containers({step.id: (self.modules[step.id], step.spec.kind) for step in reversed(first.values())})
+        plain = {module: f"self.{self.modules[step.id]}" for module, step in first.items()}
+        boxed = {node: text for name, box in roots.items() for node, text in box.reached(f"self.{name}").items()}
+        places = {module: boxed.get(step.id, plain[module]) for module, step in first.items()}
+        access = {step.id: places[step.module] for step in self.steps if step.id in self.modules}
+        return access, ConstructorWriter(self.made, self.classes, access, roots)
 
     def _input_names(self, names: Names) -> dict[str, str]:
         """A lone input that nobody named is `x`; every other has its own name."""
@@ -145,71 +147,15 @@ class ClassWriter:
         declared = ["self", *(argument.declared() for argument in self.made.arguments)]
         lines = [Line(wrapped("    def __init__(", declared, "):")), Line("        super().__init__()")]
         lines += [Line(f"        self.{name} = {name}") for name in sorted(self.made.stored)]
-        written: set[str] = set()
-        for step in self.steps:
-            if step.spec.kind in OWNING and step.module not in written:
-                written.add(step.module)
-                lines += self._owned(step)
-        return lines
-
-    def _owned(self, step: Step) -> list[Line]:
-        """What the constructor says of one module: made, initialised, frozen."""
-        attribute, repeat = self.modules[step.id], step.node.repeat
-        end = ".requires_grad_(False)" if step.node.frozen else ""
-        head = f"        self.{attribute} = "
-        if repeat == 1:
-            name, arguments = self._made(step, 0)
-            lines = [Line(wrapped(f"{head}{name}(", arguments, f"){end}"), (step.id,))]
-        else:
-            container = "nn.Sequential" if self._chained(step) else "nn.ModuleList"
-            items = self._items([self._made(step, number) for number in range(repeat)])
-            if container == "nn.ModuleList":
-                items = [f"[{', '.join(items)}]"] if len(items) > 1 else [items[0].removeprefix("*")]
-            lines = [Line(wrapped(f"{head}{container}(", items, f"){end}"), (step.id,))]
-        return [*lines, *self._inits(step)]
-
-    def _made(self, step: Step, number: int) -> tuple[str, list[str]]:
-        """The class and the arguments of one module."""
-        if step.spec.kind == "block":
-            inner = self.classes[step.spec.target]
-            keys = [(step.id, number, argument.name) for argument in inner.arguments]
-            return inner.name, [self.made.texts[key] for key in keys if key in self.made.texts]
-        return self.calls.constructor(step), self.calls.arguments(step, call=False, number=number)
-
-    @staticmethod
-    def _items(made: list[tuple[str, list[str]]]) -> list[str]:
-        """Modules in a row; equal ones at the end are written once."""
-        texts = [f"{name}({', '.join(arguments)})" for name, arguments in made]
-        same = next(n for n in range(1, len(texts) + 1) if n == len(texts) or texts[-1 - n] != texts[-1])
-        if same == 1:
-            return texts
-        return [*texts[:-same], f"*[{texts[-1]} for _ in range({same})]"]
-
-    def _chained(self, step: Step) -> bool:
-        """Whether the repetitions can be one `nn.Sequential`: one value in, and nothing else at the call."""
-        return len(step.refs()) == 1 and not self.calls.arguments(step, call=True)
-
-    def _inits(self, step: Step) -> list[Line]:
-        """What `torch.nn.init` does to the parameters of a layer."""
-        if not step.node.inits:
-            return []
-        whose, margin, lines = f"self.{self.modules[step.id]}", "        ", []
-        if step.node.repeat > 1:
-            lines.append(Line(f"        for layer in {whose}:", (step.id,)))
-            whose, margin = "layer", " " * 12
-        for parameter, init in step.node.inits.items():
-            target = f"{whose}.{parameter}" if parameter else whose
-            arguments = [target, *(f"{name}={to_code(value)}" for name, value in init.params.items())]
-            lines.append(Line(wrapped(f"{margin}nn.init.{init.name}(", arguments, ")"), (step.id,)))
-        return lines
+        return [*lines, *self._modules.write()]
 
     # --- Forward
 
     def _forward(self, step: Step) -> list[Line]:
         if step.spec.kind in ("input", "output", *VALUES) or step.id in self.inline:
             return []
-        if step.spec.kind in OWNING and step.node.repeat > 1 and not self._chained(step):
-            return [Line(self._loop(step), (step.id,))]
+        if step.spec.kind in OWNING and step.node.repeat > 1 and not self._modules.chained(step):
+            return [Line.of(self._loop(step), step.id)]
         targets = ", ".join(self.variables[Ref(step.id, i)] for i in range(self._returned(step)))
         if self._returned(step) == 1 and self._in_tuple(step):
             targets = f"({targets},)"  # a list of one
@@ -218,7 +164,7 @@ class ClassWriter:
         comment = self._shape_comment(step)
         if comment and "\n" not in text and len(text) + len(comment) + 2 <= WIDTH:
             text += f"  {comment}"
-        return [Line(text, (step.id,))]
+        return [Line.of(text, step.id)]
 
     def _loop(self, step: Step) -> str:
         """Repetitions that take more than one value: each gives its result to the next."""
@@ -227,10 +173,10 @@ class ClassWriter:
         begin = "" if first == target else f"        {target} = {first}\n"
         inner = CallWriter(
             self.results, {**self.variables, **({step.refs()[0]: target} if step.refs() else {})},
-            {**self.modules, step.id: ""}, self.made.texts, self.made.imported,
+            {**self.access, step.id: "layer"}, self.made.texts, self.made.imported,
         )  # fmt: skip
-        call = inner.call(step, 12).replace("self.(", "layer(", 1)
-        return f"{begin}        for layer in self.{self.modules[step.id]}:\n            {target} = {call}"
+        loop = f"        for layer in {self.access[step.id]}:\n            {target} = {inner.call(step, 12)}"
+        return begin + loop
 
     def _returned(self, step: Step) -> int:
         """How many values the call returns."""
@@ -267,4 +213,4 @@ class ClassWriter:
         text = f"        return {', '.join(values)}"
         if len(text) > WIDTH:
             text = wrapped("        return (", values, ")")
-        return Line(text, tuple(step.id for step in ends))
+        return Line.of(text, *(step.id for step in ends))

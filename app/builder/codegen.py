@@ -14,6 +14,7 @@ from app.builder.class_args import OWNING, BlockClass, block_classes
 from app.builder.class_code import ClassWriter
 from app.builder.graph import Graph
 from app.builder.literals import DType
+from app.builder.made_code import Owner
 from app.builder.names import reserved_variables
 from app.builder.plan import Plan, Step
 from app.builder.shapes import Inside, StepResult
@@ -26,12 +27,13 @@ def generate(walk: Plan, results: Mapping[str, StepResult], graph: Graph, name: 
     root = BlockClass(name, graph, None, [Inside(walk, results)])
     made = block_classes(walk, results, root)
     by_block = {one.block.name: one for one in made if one.block is not None}
-    specs = [step.spec for one in made for step in one.steps]
+    parts = [part for one in made for part in one.with_inner()]
+    specs = [step.spec for part in parts for step in part.steps]
     imported = custom.local_names(specs, reserved_variables() | {one.name for one in made})
     for one in made:
         one.imported = imported
     writers = [ClassWriter(one, by_block) for one in made]
-    text = [*_imports(made), *custom.import_lines(imported)]
+    text = [*_imports(parts), *custom.import_lines(imported)]
     classes: dict[str, ClassText] = {}
     for writer in writers:
         text += ["", ""]
@@ -50,21 +52,64 @@ def generate(walk: Plan, results: Mapping[str, StepResult], graph: Graph, name: 
     )
 
 
+# Numbers of lines by node, for the class itself and, by the way in, for every block that is written in place.
+_Places = dict[Owner, dict[str, list[int]]]
+
+
 def _placed(writer: ClassWriter, text: list[str]) -> ClassText:
     """Put the lines of a class behind the text, and tell where each node's are."""
-    places: dict[str, list[int]] = {step.id: [] for step in writer.steps}
+    places: _Places = {(): {step.id: [] for step in writer.steps}}
     for line in writer.write():
         for part in line.text.split("\n"):
             text.append(part)
-            for node in line.nodes:
-                places.setdefault(node, []).append(len(text))
-    owning = [step for step in writer.steps if step.spec.kind in OWNING]
+            for *way, node in dict.fromkeys(line.owners):
+                places.setdefault(tuple(way), {}).setdefault(str(node), []).append(len(text))
+    lines = FrozenMap({node: tuple(numbers) for node, numbers in places[()].items()})
+    return _class_text(writer.made, places, (), lines, writer.modules)
+
+
+def _class_text(
+    part: BlockClass,
+    places: _Places,
+    way: Owner,
+    lines: FrozenMap[str, tuple[int, ...]],
+    modules: Mapping[str, str],
+) -> ClassText:
+    """Which node the lines and attributes of a class belong to, or of a block that is written in place in it."""
+    owning = [step for step in part.steps if step.spec.kind in OWNING]
+    repeated = frozenset(step.id for step in owning if step.node.repeat > 1)
+    blocks = {step.id: step.spec.target for step in owning if step.spec.kind == "block" and step.id not in part.inner}
+    placed = {
+        node: _turn_texts(turns, places, way, node, lines.get(node, ())) for node, turns in part.inner.items()
+    }
     return ClassText(
-        lines=FrozenMap({node: tuple(numbers) for node, numbers in places.items()}),
-        modules=FrozenMap(writer.modules),
-        blocks=FrozenMap({step.id: step.spec.target for step in owning if step.spec.kind == "block"}),
-        repeated=frozenset(step.id for step in owning if step.node.repeat > 1),
+        lines=lines,
+        modules=FrozenMap(modules),
+        blocks=FrozenMap(blocks),
+        repeated=frozenset() if part.chain else repeated,
+        placed=FrozenMap(placed),
+        spread=repeated if part.chain else frozenset(),
     )
+
+
+def _turn_texts(
+    turns: list[BlockClass], places: _Places, way: Owner, node: str, whole: tuple[int, ...]
+) -> tuple[ClassText, ...]:
+    """A block that is written in place, for each repetition. `whole` are the lines of its instance: those of what is
+    in it too, where they cannot be told apart."""
+    found: list[ClassText] = []
+    for number, part in enumerate(turns):
+        inner = (*way, (node, number))
+        if part.turn < number or (found and inner not in places):
+            found.append(found[-1])
+            continue
+        keys, key, lines = {}, 0, {}
+        for child in part.chain:
+            keys[child.id] = str(key)
+            lines[child.id] = tuple(places.get(inner, {}).get(child.id, whole))
+            key += child.repeat
+        found.append(_class_text(part, places, inner, FrozenMap(lines), keys))
+    return tuple(found)
 
 
 def _imports(classes: Iterable[BlockClass]) -> list[str]:
@@ -78,7 +123,10 @@ def _imports(classes: Iterable[BlockClass]) -> list[str]:
         lines.append("import torch")
     if any(key.startswith("F.") for key in keys):
         lines.append("import torch.nn.functional as F")
-    return [*lines, "from torch import nn"]
+    lines.append("from torch import nn")
+    if any(key.startswith("ops.") for key in keys):
+        lines.append("from torchvision import ops")
+    return lines
 
 
 def _written_values(one: BlockClass, step: Step) -> list[Any]:

@@ -6,6 +6,8 @@ import builtins
 import keyword
 import re
 import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import cache
 
 # What the source itself uses.
@@ -15,9 +17,7 @@ SCAFFOLD = frozenset({"self", "torch", "nn", "F", "Net", "super", "forward"})
 @cache
 def module_attributes() -> frozenset[str]:
     """Names that `nn.Module` has already; a layer of that name would hide one of them."""
-    from torch import nn
-
-    return frozenset(dir(nn.Module())) | SCAFFOLD
+    return container_attributes() | SCAFFOLD
 
 
 def identifier(text: str, fallback: str = "layer") -> str:
@@ -40,6 +40,14 @@ def identifier(text: str, fallback: str = "layer") -> str:
     return word + "_" if keyword.iskeyword(word) else word
 
 
+@cache
+def container_attributes() -> frozenset[str]:
+    """What every module has, so that none in it can be called so."""
+    from torch import nn
+
+    return frozenset(dir(nn.Module()))
+
+
 class Names:
     """Hands out identifiers, each once."""
 
@@ -50,7 +58,10 @@ class Names:
 
     def take(self, text: str, fallback: str = "layer") -> str:
         """The identifier nearest to `text` that is free: `conv`, `conv_2`, `conv_3`; `input_` for a reserved one."""
-        stem = identifier(text, fallback)
+        return self.take_word(identifier(text, fallback))
+
+    def take_word(self, stem: str) -> str:
+        """The same of what is an identifier already."""
         stem = stem + "_" if stem in self._reserved else stem
         name, number = stem, self._next.get(stem, 2)
         while name in self._taken:
@@ -62,6 +73,84 @@ class Names:
     def first_free(self, candidates: tuple[str, ...]) -> str:
         """The first candidate that is not taken, else the first; `take` numbers it then."""
         return next((name for name in candidates if name not in self._taken), candidates[0])
+
+
+# More dots than this are no path: Python reads brackets in brackets to a depth alone.
+DEEPEST_PATH = 16
+
+
+def path_parts(name: str) -> tuple[str, ...]:
+    """The parts of a name that is an attribute path, identifiers and whole numbers; one part for any other name.
+
+    A path is words with dots between them; where there is anything else, the dots are as good as spaces.
+
+    >>> path_parts("layers.0"), path_parts("a.class.norm_"), path_parts("conv"), path_parts("a. b"), path_parts("0.1")
+    (('layers', '0'), ('a', 'class_', 'norm_'), ('conv',), ('a_b',), ('_0', '1'))
+    """
+    parts = unicodedata.normalize("NFKC", name).split(".")
+    if not 1 < len(parts) <= DEEPEST_PATH or not all(re.fullmatch(r"\w+", part) for part in parts):
+        return (identifier(name),)
+    first, *others = map(_part, parts)
+    return (identifier(first) if first.isdecimal() else first, *others)
+
+
+def _part(text: str) -> str:
+    number = text.isascii() and text.isdecimal() and len(text) < 10 and (text == "0" or text[0] != "0")
+    word = text.isidentifier() and not keyword.iskeyword(text)
+    if number or (word and not text.startswith("__") and len(text) <= 80):
+        return text
+    return identifier(text)
+
+
+class Paths:
+    """Hands out attribute paths for the names of nodes, each once; none is both a module and the beginning of another.
+
+    A name without dots is an identifier, as `Names` makes it. Where `conv` is a module, `conv.1` and `conv.2` are
+    `conv_2.1` and `conv_2.2`; where `layers.0` is taken, the next is the first number that nobody asks for.
+    """
+
+    def __init__(self, reserved: frozenset[str], names: Iterable[str]) -> None:
+        self._top = _Level(Names(reserved), set())
+        self._wanted: dict[tuple[str, ...], set[int]] = {}
+        for *above, last in map(path_parts, names):
+            if last.isdecimal():
+                self._wanted.setdefault(tuple(above), set()).add(int(last))
+
+    def take(self, name: str) -> str:
+        """The free path nearest to a name."""
+        parts = path_parts(name)
+        if len(parts) == 1:
+            return self._top.names.take(name)
+        level, path = self._top, []
+        for i, part in enumerate(parts[:-1]):
+            if part not in level.inner:
+                below = _Level(Names(container_attributes()), self._wanted.get(parts[: i + 1], set()))
+                level.inner[part] = level.take(part), below
+            key, level = level.inner[part]
+            path.append(key)
+        return ".".join((*path, level.take(parts[-1])))
+
+
+@dataclass
+class _Level:
+    """What has one beginning. `wanted` are the numbers that nodes ask for."""
+
+    names: Names
+    wanted: set[int]
+    inner: dict[str, tuple[str, _Level]] = field(default_factory=dict)
+    _numbers: set[int] = field(default_factory=set)
+    _next: int = 0
+
+    def take(self, part: str) -> str:
+        if not part.isdecimal():
+            return self.names.take_word(part)
+        number = int(part)
+        if number in self._numbers:
+            while self._next in self._numbers or self._next in self.wanted:
+                self._next += 1
+            number = self._next
+        self._numbers.add(number)
+        return str(number)
 
 
 def reserved_variables() -> frozenset[str]:
