@@ -74,28 +74,30 @@ class WireItem:
         return self._shown
 
     def set_route(self, way: Route) -> None:
-        self._route, self._hit = way, None
-        self._measure()
+        if way != self._route:
+            self._route, self._hit = way, None
+            self._measure()
 
     def set_label(self, text: str, state: str) -> bool:
         """Show a shape, and whether it is known, assumed or wrong; tells whether that is another."""
         if (text, state) == (self._text, self._state):
             return False
+        other = state != self._state
         self._text, self._state = text, state
-        self._measure()
+        self._measure(other)
         return True
 
     def set_below(self, below: bool) -> None:
         """Put the label under the wire, where another rises from the same port."""
         if below != self._below:
             self._below = below
-            self._measure()
+            self._measure(False)
 
     def set_crowded(self, crowded: bool) -> None:
         """Hide the label because another says the same in its place."""
         if crowded != self._crowded:
             self._crowded = crowded
-            self._measure()
+            self._measure(False)
 
     def set_width(self, width: float | None) -> None:
         """Draw it as wide as what it carries is large; None is the plain width."""
@@ -123,10 +125,9 @@ class WireItem:
         self._index.remove(self.edge)
         self._ground.touch(self, self._extent)
 
-    def _measure(self) -> None:
-        """What it takes up is another, or how it looks."""
-        self._ready = None
-        self._ground.touch(self, self._extent)
+    def _measure(self, line: bool = True) -> None:
+        """What it takes up is another, or how it looks: the line and the label, or the label alone."""
+        before = self._extent if line else self.chip.extent if self.chip.visible else QRectF()
         reach = max(self._width or 2.0, 3.0)
         self.chip.set(self._text, self._state, self._selected)
         drop = 2 * LABEL_RISE if self._below else 0.0
@@ -138,7 +139,12 @@ class WireItem:
         if extent != self._extent:
             self._extent = extent
             self._index.put(self.edge, extent)
-        self._ground.touch(self, extent)
+        after = extent if line else self.chip.extent if self.chip.visible else QRectF()
+        if line:
+            self._ready = None
+        for area in (before, after):
+            if not area.isEmpty():
+                self._ground.touch(self, area)
 
     def _labelled(self) -> bool:
         """A label needs its width; one that is asked for stands even where it covers something."""
