@@ -10,7 +10,7 @@ from app.builder import edits
 from app.builder.analysis import Analysis, analyse
 from app.builder.catalog import catalog
 from app.builder.graph import Edge, Graph, Node
-from app.builder.literals import AUTO
+from app.builder.literals import AUTO, Slice
 from app.builder.problems import apply_cure
 from app.document import Document
 from app.frozen import FrozenMap
@@ -87,10 +87,27 @@ def show(qtbot, qapp):
         ("torch.permute", {"dims": (0, 2, 1)}, {}, "permute 0, 2, 1"),
         ("input", {"shape": (1, 28, 28)}, {}, "Tensor 1×28×28"),
         ("output", {}, {}, "Output"),
+        ("operator.mul", {"other": 0.5}, {}, "mul other=0.5"),
+        ("parameter", {"shape": (1, 64)}, {}, "Parameter 1×64"),
+        ("constant", {"value": ((1, 2, 3), (4, 5, 6))}, {}, "Constant 2×3"),
+        ("number", {"value": -0.5}, {}, "Number −0.5"),
+        ("operator.getitem", {"index": (Slice(), 0)}, {}, "getitem [:, 0]"),
     ],
 )
 def test_the_line_under_a_name(op: str, params: dict, resolved: dict, line: str) -> None:
     assert summary_line(OPS[op], Node("n", op, "n", FrozenMap(params)), resolved) == line
+
+
+def test_the_line_says_what_comes_from_a_wire() -> None:
+    cut = Node("n", "operator.getitem", "n", FrozenMap(index=(Slice(), Slice(None, -1))))
+    view = Node("v", "Tensor.view", "v", FrozenMap(size=(0, -1)))
+    pick = Node("p", "torch.select", "p", FrozenMap(dim=1, index=0))
+    nodes = FrozenMap({node.id: node for node in (cut, view, pick, Node("s", "Tensor.size", "s"))})
+    edges = (Edge("s", 0, "n", "index[1].stop"), Edge("s", 0, "v", "size[0]"), Edge("s", 0, "p", "dim"))
+    bare, graph = Graph(nodes), Graph(nodes, edges)
+    lines = [(summary_line(OPS.of(bare, n), n, {}), summary_line(OPS.of(graph, n), n, {})) for n in (cut, view, pick)]
+    assert lines == [("getitem [:, :−1]", "getitem [:, :←]"), ("view 0, −1", "view ←, −1"),
+                     ("select dim=1, index=0", "select dim=←, index=0")]  # fmt: skip
 
 
 def test_every_op_has_a_line_that_begins_with_its_label() -> None:

@@ -22,8 +22,10 @@ def constant(call: Call) -> tuple[Told, ...]:
     """The rows of what was typed."""
     value, told = call.params["value"], list[Told]()
     while isinstance(value, tuple):
-        told.append(set_by(f"rows at depth {len(told)}", len(value), f"{len(value)} stand side by side."))
-        value = value[0] if value else None
+        inner = value[0] if value else None
+        what = "rows of value" if isinstance(inner, tuple) else "numbers in a row of value"
+        told.append(set_by(what, len(value), f"{what[0].upper()}{what[1:]}, as it was typed."))
+        value = inner
     return tuple(told)
 
 

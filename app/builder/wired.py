@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Mapping
 from typing import Any
 
-from app.builder.catalog import Port
-from app.builder.literals import Slice
+from app.builder.catalog import Param, Port
+from app.builder.literals import Slice, slice_text
 
 
 def with_part(literal: Any, port: Port, value: Any) -> Any:
@@ -31,3 +33,27 @@ def with_part(literal: Any, port: Port, value: Any) -> Any:
     if number is None:
         return value
     return (*literal[:number], value, *literal[number + 1 :])
+
+
+def with_parts(param: Param, text: str, wires: Mapping[str, str]) -> str:
+    """A tuple, or what stands between brackets, with variables in the places that wires give.
+
+    >>> with_parts(Param("index", "index"), ":, 1:3, 0", {"index[1].stop": "n", "index[2]": "i"})
+    ':, 1:n, i'
+    """
+    place = ast.parse(f"_[{text}]", mode="eval").body
+    assert isinstance(place, ast.Subscript)
+    tree = place.slice
+    if not isinstance(tree, ast.Tuple):
+        return _with_part(tree, param.name, wires)
+    items = [_with_part(item, f"{param.name}[{i}]", wires) for i, item in enumerate(tree.elts)]
+    inner = ", ".join(items) + ("," if len(items) == 1 else "")
+    return inner if param.kind == "index" else f"({inner})"
+
+
+def _with_part(tree: ast.expr, name: str, wires: Mapping[str, str]) -> str:
+    if not isinstance(tree, ast.Slice):
+        return wires.get(name) or ast.unparse(tree)
+    parts = {"start": tree.lower, "stop": tree.upper, "step": tree.step}
+    return slice_text(*(wires.get(f"{name}.{key}") or (ast.unparse(part) if part is not None else "")
+                        for key, part in parts.items()))  # fmt: skip

@@ -8,8 +8,11 @@ from typing import Any
 from app.builder.catalog import OpSpec, Param
 from app.builder.custom import is_custom
 from app.builder.graph import Node
-from app.builder.literals import AUTO, DType
+from app.builder.literals import AUTO, DType, index_code
 from app.builder.params import format_param
+from app.builder.wired import with_parts
+
+FROM_WIRE = "←"
 
 # What goes in and what comes out, by the names that torch gives them.
 _PAIRS = (
@@ -35,6 +38,8 @@ def summary_line(spec: OpSpec, node: Node, resolved: Mapping[str, Any]) -> str:
     if spec.kind == "block":  # what its instances may set is what tells them apart
         shown = [f"{name}={_times(value)}" for name, value in values.items()][:2]
         return f"{spec.label} {', '.join(shown)}" if shown else spec.label
+    if spec.kind in ("number", "parameter", "buffer") or spec.key == "operator.getitem":
+        return f"{spec.label} {_own_value(spec, values)}".rstrip()
     parts = [*_pair(values), *_sizes(values), *_windows(spec, values)] or _others(spec, node, values)
     return f"{spec.label} {', '.join(parts)}" if parts else spec.label
 
@@ -96,14 +101,51 @@ def _others(spec: OpSpec, node: Node, values: Mapping[str, Any]) -> list[str]:
     if "start_dim" in values and "end_dim" in values:
         return [f"{_number(values['start_dim'])} to {_number(values['end_dim'])}"]
     shown = []
+    wired = {port.param for port in spec.inputs if port.wired}
     for param in spec.params:
         value = values[param.name]
         given = param.required or param.name == "p" or (param.name in node.params and value != param.default)
-        if not given or value is None or (isinstance(value, bool) and param.name == "inplace"):
+        if param.name in wired:
+            given = True
+        elif value is None or (isinstance(value, bool) and param.name == "inplace"):
             continue
-        text = format_param(value).replace("-", "−").rstrip(",")
+        if not given:
+            continue
+        text = _typed(spec, param, value)
         shown.append(text if param.positional and param.name != "p" else f"{param.name}={text}")
     return shown[:2]
+
+
+def _own_value(spec: OpSpec, values: Mapping[str, Any]) -> str:
+    """The shape of a tensor that the network has of its own, a number, or what stands between brackets."""
+    if spec.key == "operator.getitem":
+        return f"[{_typed(spec, spec.params[0], values['index'])}]"
+    if "shape" in values:
+        return _times(values["shape"]) if values["shape"] is not None else ""
+    value = values.get("value")
+    if not isinstance(value, tuple):
+        return _number(value)
+    sizes = []
+    while isinstance(value, tuple):
+        sizes.append(str(len(value)))
+        value = value[0] if value else None
+    return "×".join(sizes)
+
+
+def _typed(spec: OpSpec, param: Param, value: Any) -> str:
+    """A parameter as a person types it, with an arrow where a wire gives it or a part of it."""
+    wires = {port.name: "_" for port in spec.inputs if port.wired and port.param == param.name}
+    if param.name in wires:
+        return FROM_WIRE
+    if param.kind == "index":
+        text = index_code(value)
+        return (with_parts(param, text, wires).replace("_", FROM_WIRE) if wires else text).replace("-", "−")
+    text = format_param(value)
+    if wires and isinstance(value, tuple):
+        text = ", ".join(
+            FROM_WIRE if f"{param.name}[{i}]" in wires else format_param(item) for i, item in enumerate(value)
+        )
+    return text.replace("-", "−").rstrip(",")
 
 
 def _times(value: Any) -> str:
