@@ -10,6 +10,7 @@ from app.builder.calls import Ran
 from app.builder.class_args import OWNING, VALUES, BlockClass
 from app.builder.constructor_code import ConstructorWriter
 from app.builder.containers import containers
+from app.builder.literals import to_code
 from app.builder.made_code import Line
 from app.builder.names import Names, Paths, module_attributes, reserved_variables
 from app.builder.plan import Ref, Step
@@ -45,7 +46,7 @@ class ClassWriter:
             Line(""),
             Line.of(wrapped("    def forward(", ["self", *self.inputs.values()], "):"), *self.inputs),
             *body,
-            self._return(),
+            *self._return(),
         ]
 
     def _in_place(self, step: Step, known: Mapping[Ref, str]) -> str:
@@ -205,12 +206,43 @@ class ClassWriter:
         text = self._shape_text(values)
         return f"# {text}" if text.startswith("(") else ""
 
-    def _return(self) -> Line:
+    def _return(self) -> list[Line]:
+        """What `forward` gives back: in training, and otherwise, where the outputs of the network say so."""
         ends = [step for step in self.steps if step.spec.kind == "output"]
         if not ends:
-            return Line("        ...  # connect an Output to return a value")
+            return [Line("        ...  # connect an Output to return a value")]
+        training, otherwise = ([step for step in ends if self._when(step) != not_in] for not_in in ("eval", "training"))
+        if training == otherwise:
+            return [self._returned_line(ends, "        ")]
+        mode = Line.of("        if self.training:", *(step.id for step in ends if self._when(step) != "always"))
+        return [mode, self._returned_line(training, " " * 12), self._returned_line(otherwise, "        ")]
+
+    def _returned_line(self, ends: list[Step], margin: str) -> Line:
         values = [self.calls.argument(step, step.spec.inputs[0]) for step in ends]
-        text = f"        return {', '.join(values)}"
+        keys = [self._key(step) for step in ends]
+        brackets = ("(", ")")
+        text = f"{margin}return {', '.join(values) or 'None'}"
+        if ends and None not in keys and len(set(keys)) == len(keys):
+            brackets = ("{", "}")
+            values = [f"{key}: {value}" for key, value in zip(keys, values, strict=True)]
+            text = f"{margin}return {{{', '.join(values)}}}"
         if len(text) > WIDTH:
-            text = wrapped("        return (", values, ")")
+            text = wrapped(f"{margin}return {brackets[0]}", values, brackets[1])
         return Line.of(text, *(step.id for step in ends))
+
+    def _when(self, step: Step) -> str:
+        """The mode in which an output of the network is returned; what takes those of a block wants all of them."""
+        if self.made.block is not None:
+            return "always"
+        return str(self.results[step.id].resolved.get("when", "always"))
+
+    def _key(self, step: Step) -> str | None:
+        """The key of an output of the network, as source."""
+        key = self.results[step.id].resolved.get("key") if self.made.block is None else None
+        return to_code(key) if key is not None else None
+
+    @property
+    def returned(self) -> tuple[str, ...]:
+        """The outputs that come back in training, in order."""
+        ends = [step for step in self.steps if step.spec.kind == "output"]
+        return tuple(self.outputs[step.id] for step in ends if self._when(step) != "eval")

@@ -43,7 +43,7 @@ def generate(walk: Plan, results: Mapping[str, StepResult], graph: Graph, name: 
     return Source(
         text="\n".join(text) + "\n",
         inputs=tuple(_input_spec(net, step) for step in net.steps if step.spec.kind == "input"),
-        outputs=tuple(net.outputs.values()),
+        outputs=net.returned,
         lines=classes[""].lines,
         modules=classes[""].modules,
         class_name=name,

@@ -125,6 +125,11 @@ def _output_spec() -> OpSpec:
         stem="output",
         inputs=(Port("input"),),
         outputs=(),
+        # The network's own outputs: a dictionary where all have a key, some in one mode alone.
+        params=(
+            Param("key", "str", None, optional=True),
+            Param("when", "choice", "always", choices=("always", "training", "eval")),
+        ),
     )
 
 
@@ -298,7 +303,12 @@ _OWN: dict[str, Documentation] = {
         ),
     ),
     "output": Documentation(
-        "What forward returns.", "Several outputs are returned as a tuple, in the order they were added.", FrozenMap()
+        "What forward returns.",
+        "Several outputs are returned as a tuple, in the order they were added; as a dictionary where each has a key.",
+        FrozenMap(
+            key="Under which the network returns it, where every output has one. A block's outputs have no keys.",
+            when='Returned always, or by the network only in training mode, or only in evaluation ("eval") mode.',
+        ),
     ),
     **{key: Documentation(summary, text, FrozenMap(arguments))
        for key, (summary, text, arguments) in ops_values.WORDS.items()},
