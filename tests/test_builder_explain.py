@@ -43,6 +43,12 @@ def joined(left: tuple[int, ...], right: tuple[int, ...], op: str, params: dict[
     )
 
 
+def products(left: tuple[int, ...], right: tuple[int, ...]) -> Graph:
+    rows = [("input", "a", {"shape": left}), ("input", "b", {"shape": right}), ("torch.einsum", "it", {}),
+            ("output", "y", {})]  # fmt: skip
+    return net(rows, [("a", "it", "tensors"), ("b", "it", "tensors"), ("it", "y")])
+
+
 def attention(query: tuple[int, ...], other: tuple[int, ...], params: dict[str, Any] | None = None) -> Graph:
     return net(
         [
@@ -230,6 +236,12 @@ MISTAKES: dict[str, Mistake] = {
         joined((4, 6), (5, 7), "torch.matmul"),
         ("matmul cannot multiply N×4×6 and N×5×7",),
         ("Insert Linear to 5 after a",),
+    ),
+    "einsum: one letter for two sizes": Mistake(
+        products((4, 6), (5, 7)), ("einsum cannot take 'j' for 6 and for 5", "N×4×6 from a", "N×5×7 from b")
+    ),
+    "einsum: more letters than dimensions": Mistake(
+        products((4, 6), (5,)), ("einsum wants 3 dimensions for 'bjk', gets N×5 from b",)
     ),
     "view: wrong product": Mistake(
         behind((3, 8, 8), "Tensor.view", {"size": (-1, 100)}),

@@ -112,6 +112,7 @@ _BY_OP: tuple[tuple[str, tuple[Explainer, ...]], ...] = (
     (r"torch\.cat|torch\.concat", (joins.no_cat,)),
     (r"torch\.stack", (joins.no_stack,)),
     (r"torch\.(matmul|bmm|mm)|operator\.matmul", (wrong_dtype, joins.no_matmul, joins.no_broadcast)),
+    (r"torch\.einsum", (joins.no_einsum, wrong_dtype)),
     (r"F\.scaled_dot_product_attention", (wrong_dtype, joins.no_matmul)),
     (r"Tensor\.(view|reshape)|torch\.reshape", (shapes.no_view,)),
     (r"(torch|Tensor)\.permute", (shapes.no_axes,)),

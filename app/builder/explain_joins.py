@@ -130,8 +130,10 @@ def _stride(size: Size, wanted: Size) -> int | None:
 
 def _resized(broken: Broken, wire: Wire, other: Wire) -> Cure | None:
     """A picture made as large as the other."""
-    rank, same = len(wire.shape), len(wire.shape) == len(other.shape) and wire.shape[1] == other.shape[1]
-    if not 3 <= rank <= 5 or not same or not (batched(wire.shape) and batched(other.shape)):
+    rank = len(wire.shape)
+    if not 3 <= rank <= 5 or rank != len(other.shape) or wire.shape[1] != other.shape[1]:
+        return None
+    if not (batched(wire.shape) and batched(other.shape)):
         return None
     return _to_size(broken, wire, other.shape[2:])
 
@@ -208,6 +210,29 @@ def no_stack(broken: Broken) -> Told | None:
 
 
 # --- Products
+
+
+def no_einsum(broken: Broken) -> Told | None:
+    """A letter that stands for two sizes, or a tensor with more or fewer dimensions than letters."""
+    equation = broken.param("equation")
+    terms = equation.replace(" ", "").partition("->")[0].split(",") if isinstance(equation, str) else []
+    if len(terms) != len(broken.wires):
+        message = f"einsum({equation!r}) names {len(terms)} tensors, {len(broken.wires)} arrive"
+        return (message, "Between the commas there is a term for each tensor.", ()) if terms else None
+    met: dict[str, tuple[Size, Wire]] = {}
+    for term, wire in zip(terms, broken.wires, strict=True):
+        if "." in term:
+            return None
+        if len(term) != len(wire.shape):
+            message = f"einsum wants {len(term)} dimensions for {term!r}, gets {wire.type} from {wire.source.name}"
+            return message, f"In {equation!r} each letter stands for one dimension.", ()
+        for letter, size in zip(term, wire.shape, strict=True):
+            before, giver = met.setdefault(letter, (size, wire))
+            if before != size and 1 not in (before, size):
+                message = f"einsum cannot take {letter!r} for {before} and for {size}"
+                reason = f"{letter!r} is {before} in {giver.type} from {giver.source.name} and {size} in {wire.type} "
+                return message, f"{reason}from {wire.source.name}.", ()
+    return None
 
 
 def no_matmul(broken: Broken) -> Told | None:

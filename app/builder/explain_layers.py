@@ -198,6 +198,8 @@ def wrong_padding(broken: Broken) -> Told | None:
     sides = [size for size in wire.shape[2:] if isinstance(size, int)]
     least = 0 if "wrapping" in broken.words else 1
     param = "padding" if broken.spec.param("padding") else "pad"
+    if not sides or (isinstance(padding, tuple) and len(padding) > 2 * len(sides)):
+        return None
     if isinstance(padding, tuple):  # (left, right, top, bottom, ...) from the last dimension on
         new: Any = tuple(min(pad, sides[-1 - i // 2] - least) for i, pad in enumerate(padding))
     else:
