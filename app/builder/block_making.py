@@ -236,7 +236,11 @@ def _with_place(drawn: Sheet, graph: Graph, new: str, places: list[Point]) -> Po
     if not places:
         return rest
     xs, ys = [x for x, _ in places], [y for _, y in places]
-    middle = grid((min(xs) + max(xs)) / 2), grid((min(ys) + max(ys)) / 2)
+    across, down = grid((min(xs) + max(xs)) / 2), (min(ys) + max(ys)) / 2
+    beside = [rest[edge.source][1] for edge in graph.into(new) if edge.source in rest]
+    beside += [rest[edge.target][1] for edge in graph.out_of(new) if edge.target in rest]
+    line = min(beside, key=lambda y: abs(y - down), default=down)  # in the row of what it is wired to
+    middle = across, line if abs(line - down) <= NODE[1] / 2 else grid(down)
     free = all(abs(x - middle[0]) > NODE[0] + ROOM or abs(y - middle[1]) > NODE[1] + ROOM for x, y in rest.values())
     if free or any(node not in rest for node in graph.nodes if node != new):
         return rest.set(new, middle)

@@ -57,11 +57,16 @@ class Group:
 
 
 def grouped(specs: Iterable[OpSpec], empty: str = "") -> tuple[Group, ...]:
-    """The specs by category, categories in the palette's order; the category `empty` is there without any too."""
+    """The specs by category, categories in the palette's order; the category `empty` is there without any too.
+
+    What is the person's own comes first where there is some: nobody looks for it behind all of torch's.
+    """
     found: dict[str, list[OpSpec]] = {name: [] for name in CATEGORY_NAMES}
     for spec in specs:
         found.setdefault(OWN if is_custom(spec.key) else spec.category, []).append(spec)
-    return tuple(Group(name, tuple(members)) for name, members in found.items() if members or name == empty)
+    own = {name: found[name] for name in (BLOCKS, OWN) if found.get(name)}
+    shown = {**own, **found}
+    return tuple(Group(name, tuple(members)) for name, members in shown.items() if members or name == empty)
 
 
 def fit(query: str, spec: OpSpec) -> float | None:

@@ -59,7 +59,7 @@ class Breadcrumb(QWidget):
             button.setFixedHeight(22)
             button.setToolTip(crumb.tip)
             button.setAccessibleName(f"{crumb.text}: {crumb.tip}")
-            button.setCheckable(True)
+            button.setCheckable(len(crumbs) > 1)
             button.setChecked(number == len(crumbs) - 1)
             button.clicked.connect(lambda _on, number=number: self._choose(number))
             button.setFocusPolicy(Qt.FocusPolicy.TabFocus if len(crumbs) > 1 else Qt.FocusPolicy.NoFocus)

@@ -73,7 +73,10 @@ class DocumentationSection(Section):
             self._ask(self._spec)
 
     def show_op(self, spec: OpSpec) -> None:
-        """Show the documentation of an op."""
+        """Show the documentation of an op. A block has none but the note that its own page shows."""
+        self.setVisible(spec.definition is None)
+        if spec.definition is not None:
+            return
         if self._spec is None or spec.key != self._spec.key:
             self._spec = spec
             self.full.hide()
