@@ -17,6 +17,7 @@ Point = tuple[float, float]
 GRID = 8
 GAP = 104  # between columns: a shape label and 24
 LANE_GAP = 40  # between nodes of one column
+FRAME_GAP = 104  # between rows of two frames: room for a title, and for the wire between them
 ROW_GAP = 72  # between rows: the gutter of the wire that runs back
 FOLD_GAP = 64  # between the rows of a fold, where wires run back on both sides
 SKIP_ROOM = 48  # above or below a row in which a wire goes past nodes on that side
@@ -38,8 +39,16 @@ class Size:
 DEFAULT = Size(136, 72, 36)
 
 
-def arrange(graph: Graph, sizes: Mapping[str, Size], row_width: float = ROW_WIDTH) -> FrozenMap[str, Point]:
-    """Top left corners by node id. Nodes in a row share a line on which their ports lie, on the grid."""
+def arrange(
+    graph: Graph,
+    sizes: Mapping[str, Size],
+    row_width: float = ROW_WIDTH,
+    groups: Mapping[str, str] | None = None,
+) -> FrozenMap[str, Point]:
+    """Top left corners by node id. Nodes in a row share a line on which their ports lie, on the grid.
+
+    `groups` says which nodes stand in one frame: a row ends where a frame does, and frames keep apart.
+    """
     columns = _columns(graph)
     lanes = _lanes(graph, columns)
     places: dict[str, Point] = {}
@@ -47,9 +56,26 @@ def arrange(graph: Graph, sizes: Mapping[str, Size], row_width: float = ROW_WIDT
     levels = _levels(graph, columns, sizes, row_width)
     if levels:
         return FrozenMap(_folded(levels, columns, lanes, graph, sizes))
-    for row in _rows(graph, columns, sizes, row_width):
-        y = _place_row(row, lanes, graph, sizes, y, places) + ROW_GAP
+    before = ""
+    for group, part in _parts(columns, groups or {}):
+        y += FRAME_GAP - ROW_GAP if places and group != before else 0
+        before = group
+        for row in _rows(graph, columns, part, sizes, row_width):
+            y = _place_row(row, lanes, graph, sizes, y, places) + ROW_GAP
     return FrozenMap(places)
+
+
+def _parts(columns: list[list[str]], groups: Mapping[str, str]) -> list[tuple[str, range]]:
+    """The columns in ranges of one group each, "" for what stands in no frame or where frames are mixed."""
+    parts: list[tuple[str, range]] = []
+    for i, column in enumerate(columns):
+        found = {groups.get(node, "") for node in column}
+        group = found.pop() if len(found) == 1 else ""
+        if parts and parts[-1][0] == group:
+            parts[-1] = (group, range(parts[-1][1].start, i + 1))
+        else:
+            parts.append((group, range(i, i + 1)))
+    return parts
 
 
 def complete(
@@ -187,27 +213,30 @@ def _lanes(graph: Graph, columns: list[list[str]]) -> dict[str, int]:
 # --- Rows -------------------------------------------------------------------------------------------------------
 
 
-def _rows(graph: Graph, columns: list[list[str]], sizes: Mapping[str, Size], row_width: float) -> list[list[list[str]]]:
+def _rows(
+    graph: Graph, columns: list[list[str]], part: range, sizes: Mapping[str, Size], row_width: float
+) -> list[list[list[str]]]:
     """Columns broken into rows as a paragraph is broken into lines: evenly full, and where the fewest wires cross."""
-    widths = [max(sizes.get(node, DEFAULT).width for node in column) for column in columns]
-    crossing = _crossings(graph, columns)
-    least = [0.0] * (len(columns) + 1)  # the cost of the rows from each column on, and where the first of them ends
-    ends = [len(columns)] * (len(columns) + 1)
-    for start in range(len(columns) - 1, -1, -1):
+    widths = [max(sizes.get(node, DEFAULT).width for node in columns[i]) for i in part]
+    crossing = _crossings(graph, columns)[part.start : part.stop + 1]
+    count = len(part)
+    least = [0.0] * (count + 1)  # the cost of the rows from each column on, and where the first of them ends
+    ends = [count] * (count + 1)
+    for start in range(count - 1, -1, -1):
         least[start], width = float("inf"), -float(GAP)
-        for end in range(start + 1, len(columns) + 1):
+        for end in range(start + 1, count + 1):
             width += GAP + widths[end - 1]
             if width > WIDEST * row_width and end > start + 1:
                 break
             over = max(0.0, width / row_width - 1)
             slack = 3.0 * over if over else (1 - width / row_width) ** 2
-            broken = 2.0 * max(0.0, crossing[end] - 1) if end < len(columns) else 0.0
-            cost = slack * (1 if over or end < len(columns) else 0.3) + broken + 0.2 + least[end]
+            broken = 2.0 * max(0.0, crossing[end] - 1) if end < count else 0.0
+            cost = slack * (1 if over or end < count else 0.3) + broken + 0.2 + least[end]
             if cost < least[start]:
                 least[start], ends[start] = cost, end
     rows, start = [], 0
-    while start < len(columns):
-        rows.append(columns[start : ends[start]])
+    while start < count:
+        rows.append([columns[part[i]] for i in range(start, ends[start])])
         start = ends[start]
     return rows
 

@@ -8,7 +8,7 @@ from app.builder import edits, notes_edits
 from app.builder.arrange import DEFAULT, GRID, ROW_WIDTH, Size, arrange
 from app.builder.edits import P
 from app.builder.graph import Graph
-from app.builder.sheet import Positions
+from app.builder.sheet import Positions, Sheet
 from app.frozen import FrozenMap
 
 LEAST_ROW = 640.0  # the rows of a selection are as wide as it was, but not narrower
@@ -23,13 +23,20 @@ def laid_out(sheet: P, nodes: Collection[str], sizes: Mapping[str, Size], row_wi
     if not wanted:
         return sheet
     if len(wanted) == len(sheet.graph.nodes):
-        places = arrange(sheet.graph, sizes, row_width)
+        places = arrange(sheet.graph, sizes, row_width, _groups(sheet, sizes))
     else:
         places = _of_some(sheet.graph, sheet.positions, wanted, sizes)
     moved = {node for node, point in places.items() if point != sheet.positions.get(node)}
     comments = notes_edits.carried(sheet, places, sizes) if sheet.comments else sheet.comments
     stay = {e: points for e, points in sheet.bends.items() if e.source not in moved and e.target not in moved}
     return edits.changed(sheet, positions=places, comments=comments, bends=FrozenMap(stay))
+
+
+def _groups(sheet: Sheet, sizes: Mapping[str, Size]) -> dict[str, str]:
+    """The outermost frame that each node stands in."""
+    framed = notes_edits.framed(sheet.comments, sheet.positions, sizes)
+    inward = sorted(framed, key=lambda key: sheet.comments[key].width * sheet.comments[key].height)
+    return {node: key for key in inward for node in framed[key]}
 
 
 def _of_some(graph: Graph, positions: Positions, wanted: list[str], sizes: Mapping[str, Size]) -> Positions:

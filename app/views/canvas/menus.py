@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QAction, QColor, QIcon, QPainter, QPixmap
+from PySide6.QtCore import QPoint, QPointF, QRectF, Qt
+from PySide6.QtGui import QAction, QColor, QIcon, QPainter, QPen, QPixmap
 from PySide6.QtWidgets import QMenu
 
 from app.builder.graph import Edge
@@ -54,6 +54,8 @@ def _fill(canvas: Canvas, menu: QMenu, keys: Iterable[str | None], point: QPoint
             _add(menu, "Paste Here", lambda: canvas.commands.paste(point), "paste")
         elif key == "comment" and not canvas.selection.ids and not canvas.scene.notes.selected:
             _add(menu, "Comment Here", lambda: canvas.writing.begin(point), "comment")
+        elif key == "comment":
+            _add(menu, "Put in a Frame\tC", canvas.hand.comment, "comment")
         else:
             menu.addAction(canvas.actions[key])
 
@@ -80,10 +82,8 @@ def _of_note(canvas: Canvas, menu: QMenu, note: str) -> None:
     _add(menu, "Rename Frame" if frame else "Edit Comment", lambda: canvas.writing.edit(note))
     colors = menu.addMenu("Colour")
     for color, name in (("", "Plain"), *CATEGORIES.items()):
-        action = _add(colors, name, lambda chosen=color: canvas.commands.notes.tint(chosen))
-        action.setIcon(_swatch(theme.current().categories.get(color, theme.current().line3)))
-        action.setCheckable(True)
-        action.setChecked(color == value.color)
+        action = _add(colors, name.replace("&", "&&"), lambda chosen=color: canvas.commands.notes.tint(chosen))
+        action.setIcon(_swatch(theme.current().categories.get(color, theme.current().line3), color == value.color))
     if frame:
         menu.addAction(canvas.actions["fit_frame"])
     _fill(canvas, menu, NOTE, QPointF())
@@ -98,7 +98,8 @@ def _add(menu: QMenu, text: str, does: Callable[[], object], icon: str = "") -> 
     return action
 
 
-def _swatch(color: QColor) -> QIcon:
+def _swatch(color: QColor, chosen: bool) -> QIcon:
+    """A piece of a colour; the one in force has a ring."""
     picture = QPixmap(32, 32)
     picture.setDevicePixelRatio(2.0)
     picture.fill(Qt.GlobalColor.transparent)
@@ -106,6 +107,10 @@ def _swatch(color: QColor) -> QIcon:
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(color)
-    painter.drawRoundedRect(3, 3, 10, 10, 3, 3)
+    painter.drawRoundedRect(QRectF(4, 4, 8, 8), 2, 2)
+    if chosen:
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.setPen(QPen(theme.current().text, 1.5))
+        painter.drawRoundedRect(QRectF(1.5, 1.5, 13, 13), 4, 4)
     painter.end()
     return QIcon(picture)

@@ -56,6 +56,11 @@ class NoteCommands:
         project, new = notes_edits.frame(self._commands.project, inside, self._scene.sizes(), NEW_TITLE, noted)
         self._commands.apply(f"Put {self._commands.many(inside, noted)} in a frame", lambda: project, f"new {new}")
         self._commands.select((), [new])
+        held = notes_edits.inside(project.comments, project.positions, self._scene.sizes(), new)[0]
+        strangers = [self._commands.name(node) for node in held if node not in inside]
+        if strangers and inside:
+            names = strangers[0] if len(strangers) == 1 else count(len(strangers), "other node")
+            self._commands.said.emit(f"In the frame there is {names} too: what belongs together should stand together")
         return new
 
     def write(self, note: str, text: str, new: bool = False) -> None:

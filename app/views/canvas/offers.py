@@ -60,8 +60,16 @@ def parameters(graph: Graph, catalog: Catalog, source: str, output: int, target:
 
 
 def fitting(offers: list[Offer], query: str) -> list[Offer]:
-    """The offers that fit the letters, best first; all for none."""
-    return fuzzy.ranked(query, offers, lambda offer: f"{offer.node} {offer.port} {offer.hint}")
+    """The offers that fit the letters, best first; all for none. Letters are of the node and the port; a piece of a
+    shape finds what has it."""
+    found = []
+    for offer in offers:
+        fit = fuzzy.score(query, f"{offer.node} {offer.port}")
+        if fit is None and query and query.lower() in offer.hint.lower():
+            fit = 0.0
+        if fit is not None:
+            found.append((fit, offer))
+    return [offer for _, offer in sorted(found, key=lambda pair: -pair[0])]
 
 
 def _wires(
