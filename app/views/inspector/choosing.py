@@ -21,6 +21,8 @@ from app.views.inspector.editors import (
 from app.views.inspector.linked import AutoEditor
 from app.views.inspector.values import DIFFERS, ParamLike, Scope, computes, fits
 
+_MOST_FIELDS = 3  # numbers that have a field each; more stand in one, with commas between
+
 
 def kind_of(param: ParamLike, value: Any, scope: Scope | None = None) -> type[Editor]:
     """The editor that suits a value of a parameter; in a block, `scope`, numbers may be computed."""
@@ -40,7 +42,7 @@ def kind_of(param: ParamLike, value: Any, scope: Scope | None = None) -> type[Ed
         return ChoiceEditor if param.optional else ToggleEditor
     if param.kind in ("choice", "dtype"):
         return ChoiceEditor
-    if param.kind == "ints" and not param.optional:
+    if param.kind == "ints" and not param.optional and param.count <= _MOST_FIELDS:
         return WordEditor if isinstance(value, str) else NumbersEditor
     return TextEditor
 
@@ -49,7 +51,8 @@ def _computed_kind(param: ParamLike, value: Any) -> type[Editor] | None:
     """The editor inside a block, None where it is the one that stands anywhere."""
     if param.kind in ("int", "float"):
         return ComputedEditor
-    if computes(value) or (param.kind == "ints" and (param.optional or (param.count == 0 and value is not AUTO))):
+    several = param.kind == "ints" and (param.optional or param.count not in range(1, _MOST_FIELDS + 1))
+    if computes(value) or several:
         return ComputedTextEditor
     if param.kind == "ints" and not isinstance(value, str):
         return ComputedNumbersEditor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from PySide6.QtGui import QPaintEvent
+from PySide6.QtGui import QFont, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
 from app.builder.catalog import Param
@@ -21,7 +21,7 @@ class ComputedField(NumberField):
     """A number with arrows; an expression stands in it in mono, and without them."""
 
     def __init__(self, param: ParamLike, scope: Scope, parent: QWidget | None = None) -> None:
-        self._param, self._scope = param, scope
+        self._param, self._scope, self._mono = param, scope, False
         super().__init__(0, param.kind, param.minimum, maximum(param), optional=param.optional, parent=parent)
         self._show = show
 
@@ -42,8 +42,15 @@ class ComputedField(NumberField):
         self._dress()
 
     def _dress(self) -> None:
-        self.setFont(theme.font("code" if self.computes else "label"))
+        if self.computes or self._mono:
+            self._mono = self.computes
+            self.setFont(theme.font("code") if self._mono else QFont())
         self._fit_margins()
+
+    def _mark(self) -> None:
+        super()._mark()
+        if self._mono:  # a field that is styled anew gets the font of all fields
+            self.setFont(theme.font("code"))
 
     def _fit_margins(self) -> None:
         if getattr(self, "_value", None) is not None and self.computes:

@@ -27,7 +27,7 @@ from app.views.inspector.values import (
 )
 from app.views.widgets import ChoiceField, NumberField, NumbersField, TextField, Toggle, icon_button
 
-SINGLE = 106  # width of a field for one number, px
+LEAST, SINGLE = 62, 106  # width of a field for one number, px
 
 
 class Editor(QWidget):
@@ -173,8 +173,9 @@ class NumberEditor(Editor):
     def __init__(self, param: ParamLike) -> None:
         field = NumberField(0, param.kind, param.minimum, maximum(param), optional=param.optional)
         super().__init__(param, field)
-        field.setFixedWidth(SINGLE)
-        self.row.addStretch(1)
+        field.setMinimumWidth(LEAST)
+        field.setMaximumWidth(SINGLE)
+        self.row.addStretch(0)
 
 
 class NumbersEditor(Editor):

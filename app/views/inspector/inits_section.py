@@ -155,8 +155,7 @@ class InitsSection(Section):
         if self._question is not None and (self._question[0], self._question[1]) != (spec, resolved):
             self._known = None
         self._question = (spec, resolved, wanted)
-        said = ", ".join(dict.fromkeys(init.name for init in wanted.values()))
-        self.set_caption(said or AS_MADE)
+        self.set_caption(f"{len(wanted)} set" if wanted else AS_MADE)
         self._look()
 
     def _look(self) -> None:

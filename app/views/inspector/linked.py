@@ -8,9 +8,11 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent
 
 from app.builder.literals import AUTO
-from app.views.inspector.editors import SINGLE, Editor
+from app.views.inspector.editors import LEAST, Editor
 from app.views.inspector.values import ParamLike, show
 from app.views.widgets import TextField
+
+_AUTO = 84  # width of a field for a number that is taken from the input, px
 
 
 class LinkedField(TextField):
@@ -48,8 +50,9 @@ class AutoEditor(Editor):
         super().__init__(param, LinkedField())
         self._resolved: Any = AUTO
         self.field.setMouseTracking(True)
-        self.field.setMinimumWidth(62)
-        self.field.setMaximumWidth(SINGLE)
+        self.field.setMinimumWidth(LEAST)
+        self.field.setMaximumWidth(_AUTO)
+        self.row.addStretch(0)
         self.field.cut.connect(self._cut)
 
     def set_value(self, value: Any) -> None:

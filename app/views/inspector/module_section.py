@@ -70,6 +70,7 @@ class ModuleSection(Section):
         again.addWidget(self.repeat)
         again.addWidget(self.repeat_note, 1)
         acts = QHBoxLayout()
+        acts.setContentsMargins(-3, 0, 0, 0)  # the text of a link stands 3 px inside it
         acts.setSpacing(12)
         acts.addWidget(self.share)
         acts.addWidget(self.unshare)

@@ -148,7 +148,9 @@ class NodePage(QWidget):
             self.form.set_values(owner.params, self.edits.wires())
         self._show_module(spec, owner)
         self._show_analysis()
-        self.documentation.show_op(spec)
+        self.documentation.setVisible(spec.kind != "block")  # what a block is stands in its note
+        if spec.kind != "block":
+            self.documentation.show_op(spec)
 
     def set_analysis(self, analysis: Analysis, problems: tuple[Problem, ...]) -> None:
         """What is known of the shapes, of an older graph until the answer for this one comes; `show_node` shows it."""

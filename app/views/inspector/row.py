@@ -201,6 +201,8 @@ class ParamRow:
         if "note" in self.__dict__:
             said = computes(self._value) or self.note.text() == _DEFAULT
             self.note.setVisible(bool(self.note.text()) and not wired and (automatic or said))
+            self._cell.setStretch(0, 0 if automatic else 1)
+            self._cell.setStretch(1, 0 if computes(self._value) else 1)
         if self._form.scope is not None:
             set_property(self.name, "tone", "accent" if computes(self._value) and not wired else "text2")
 

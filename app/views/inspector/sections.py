@@ -16,10 +16,13 @@ from app.views import theme
 from app.views.cost_rows import flop_text, gaps_text
 from app.views.numbers import grouped_digits, share
 from app.views.widgets import Button, Chip, Section
-from app.views.widgets.painting import Glyph, TextLine, box, label, start
+from app.views.widgets.painting import Glyph, TextLine, box, elided, label, start
 
 if TYPE_CHECKING:
     from app.builder.cost import NetworkCost, NodeCost
+
+
+_CURE_MOST = 180  # width of the words on the button of a cure, px
 
 
 def emptied(section: Section) -> QVBoxLayout:
@@ -212,7 +215,10 @@ class ProblemBox(QWidget):
             said.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
             words.addWidget(said)
         for i, cure in enumerate(problem.cures):
-            button = Button(cure.label, "primary" if error and i == 0 else "secondary")
+            words_on_it = elided(cure.label, "tab", _CURE_MOST).text
+            button = Button(words_on_it.replace("&", "&&"), "primary" if error and i == 0 else "secondary")
+            button.setToolTip(cure.label if words_on_it != cure.label else "")
+            button.setAccessibleName(cure.label)
             button.clicked.connect(lambda checked=False, cure=cure: self.cure_requested.emit(cure))
             self.buttons.append(button)
             words.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from PySide6.QtCore import QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QFontMetrics, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QWheelEvent
+from PySide6.QtGui import QFontMetrics, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent, QWheelEvent
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
 
 from app.views import icons
@@ -17,6 +17,7 @@ from app.views.widgets.fields import HEIGHT, TextField
 from app.views.widgets.painting import label
 
 ARROWS = 16  # width of the part with the arrows, px
+NARROW = 46  # a field that is narrower has no arrows but those of the keyboard, px
 HOLD, REPEAT = 400, 60  # ms
 STEP_KEYS = {Qt.Key.Key_Up: 1, Qt.Key.Key_Down: -1, Qt.Key.Key_PageUp: 10, Qt.Key.Key_PageDown: -10}
 
@@ -141,7 +142,14 @@ class NumberField(TextField):
         self._accept(value)
 
     def _fit_margins(self) -> None:
-        self.setTextMargins(0, 0, 18 if self._linked else ARROWS, 0)
+        self.setTextMargins(0, 0, 18 if self._linked else ARROWS if self._has_arrows() else 0, 0)
+
+    def _has_arrows(self) -> bool:
+        return not self._linked and self.width() >= NARROW
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_margins()
 
     def sizeHint(self) -> QSize:
         digits = max(len(self.text()), 3)
@@ -166,7 +174,7 @@ class NumberField(TextField):
 
     def _arrow_at(self, event: QMouseEvent) -> int:
         """1 over the upper arrow, -1 over the lower one, else 0."""
-        if self._linked or event.position().x() < self.width() - ARROWS - 2:
+        if not self._has_arrows() or event.position().x() < self.width() - ARROWS - 2:
             return 0
         return 1 if event.position().y() < self.height() / 2 else -1
 
@@ -201,7 +209,7 @@ class NumberField(TextField):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
-        if self._linked:
+        if not self._has_arrows():
             return
         painter = QPainter(self)
         x, middle = self.width() - ARROWS - 1, self.height() / 2
@@ -250,7 +258,7 @@ class NumbersField(QWidget):
         self.setFixedHeight(HEIGHT)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(6)
+        layout.setSpacing(6 if count < 3 else 3)
         if count:
             first = value[0] if isinstance(value, tuple) and value else value if not isinstance(value, tuple) else 0
             self._fields: list[TextField] = [self._field(first, minimum, maximum) for _ in range(count)]
@@ -260,6 +268,8 @@ class NumbersField(QWidget):
             if i:
                 layout.addWidget(label("×", "caption", "text3"))
             layout.addWidget(field, 1)
+            if count > 2:
+                field.setMinimumWidth(34)
             field.edited.connect(self._tell)
             field.rejected.connect(self.rejected)
         self._any = not count

@@ -140,5 +140,6 @@ class Section(QWidget):
         """Make `widget` the whole body; what was in it is let go."""
         while (item := self.body_layout.takeAt(0)) is not None:
             if (old := item.widget()) is not None:
+                old.hide()
                 old.deleteLater()
         self.body_layout.addWidget(widget)
