@@ -6,12 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from app.builder.analysis import analyse
 from app.builder.catalog import catalog
 from app.builder.graph import Graph
 from app.builder.literals import DType
 from app.builder.problems import Problem, apply_cure
+from app.builder.rules import ConnectError
 from tests.builder_nets import INT64, net, run
 
 Shape = tuple[int, ...]
@@ -144,6 +147,9 @@ BROKEN: dict[str, Graph] = {
     "select: out of range": after((3, 8), "torch.select", {"index": 5}),
     "topk: more than there are": after((3, 8), "torch.topk", {"k": 7}),
     "expand: of what is not 1": after((5,), "Tensor.expand", {"size": (-1, 64)}),
+    "expand: too few sizes": after((8, 1), "Tensor.expand", {"size": (-1, 64)}),
+    "upsample: a row": after((16,), "nn.Upsample"),
+    "response norm: a row": after((8,), "nn.LocalResponseNorm"),
     "glu: an odd half": after((7, 4), "F.glu", {"dim": 1}),
     "interpolate: bilinear of a sequence": after((3, 8), "F.interpolate", {"mode": "bilinear"}),
     "upsample: linear of a picture": after((3, 8, 8), "nn.Upsample", {"mode": "linear"}),
@@ -158,6 +164,7 @@ def told(graph: Graph) -> Problem:
     return problem
 
 
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")
 @pytest.mark.parametrize("name", BROKEN)
 def test_the_first_cure_makes_the_call_run_and_only_cures_that_do_are_offered(name: str) -> None:
     graph = BROKEN[name]
@@ -254,3 +261,29 @@ def test_who_shared_a_module_keeps_it_when_a_cure_makes_another_op_of_the_first(
     assert (mended.nodes["it"].op, mended.nodes["other"].op, mended.nodes["other"].shares) == (
         "nn.BatchNorm1d", "nn.BatchNorm2d", "")  # fmt: skip
     assert analyse(mended).errors == ()
+
+
+SIZES = st.lists(st.sampled_from([1, 2, 3, 4, 6, 8, 9, 16]), max_size=4).map(tuple)
+KINDS = st.sampled_from([None, None, None, INT64, BOOL, FLOAT64])
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch's, of what it will refuse in time
+@settings(max_examples=120, deadline=None)
+@given(data=st.data())
+def test_whatever_arrives_anywhere_analysis_and_cures_raise_nothing(data: st.DataObject) -> None:
+    spec = catalog()[data.draw(st.sampled_from([key for key, spec in catalog().items() if spec.inputs]))]
+    rows: list[Any] = [(spec.key, "it", {}), ("output", "y", {})]
+    wires: list[Any] = [("it", "y")] if spec.outputs else []
+    for port in spec.inputs:
+        for number in range(2 if port.variadic else int(port.required and port.kind != "tuple")):
+            dtype = data.draw(KINDS)
+            given = {"shape": data.draw(SIZES), **({"dtype": dtype} if dtype else {})}
+            rows.append(("input", f"{port.name}{number}", given))
+            wires.append((f"{port.name}{number}", "it", port.name))
+    try:
+        graph = net(rows, wires)
+    except ConnectError:
+        return
+    for problem in analyse(graph).errors:
+        for cure in problem.cures:
+            analyse(apply_cure(graph, catalog(), cure))

@@ -21,7 +21,8 @@ __all__ = ["explain", "wire_cures"]
 
 # Ports that take another dtype than float32.
 _DTYPES: dict[tuple[str, str], str] = {
-    ("nn.Embedding", "input"): "int64", ("nn.EmbeddingBag", "input"): "int64", ("F.one_hot", "tensor"): "int64",
+    ("nn.Embedding", "input"): "int64", ("nn.EmbeddingBag", "input"): "int64",
+    ("F.embedding", "input"): "int64", ("F.one_hot", "tensor"): "int64",
     ("F.one_hot", "input"): "int64", ("torch.gather", "index"): "int64", ("torch.index_select", "index"): "int64",
     ("torch.where", "condition"): "bool",
     ("torch.masked_fill", "mask"): "bool", **{(f"nn.MaxUnpool{n}d", "indices"): "int64" for n in (1, 2, 3)},
@@ -103,7 +104,8 @@ _LAYERS: tuple[Explainer, ...] = (
     layers.too_small, layers.wrong_padding,
 )  # fmt: skip
 _BY_OP: tuple[tuple[str, tuple[Explainer, ...]], ...] = (
-    (r"nn\.(GroupNorm|ChannelShuffle)", (layers.channels_last, layers.wrong_parts, layers.wrong_size)),
+    (r"nn\.(GroupNorm|ChannelShuffle)", (
+        layers.wrong_rank, layers.channels_last, layers.wrong_parts, layers.wrong_size)),
     (r"nn\.MultiheadAttention", (
         layers.wrong_rank, wrong_dtype, layers.wrong_heads, layers.wrong_size, layers.wrong_attention)),
     (r"nn\.Transformer\w*", (
@@ -120,9 +122,9 @@ _BY_OP: tuple[tuple[str, tuple[Explainer, ...]], ...] = (
     (r"torch\.(narrow|select|topk)", (shapes.no_piece,)),
     (r"Tensor\.expand", (shapes.no_expand,)),
     (r"nn\.GLU|F\.glu", (shapes.no_halves,)),
-    (r"nn\.Upsampl\w+|F\.interpolate", (shapes.no_mode,)),
-    (r"(nn\.PixelShuffle|F\.pixel_shuffle)", (shapes.no_shuffle,)),
-    (r"(nn\.PixelUnshuffle|F\.pixel_unshuffle)", (shapes.no_unshuffle,)),
+    (r"nn\.Upsampl\w+|F\.interpolate", (layers.wrong_rank, shapes.no_mode)),
+    (r"(nn\.PixelShuffle|F\.pixel_shuffle)", (layers.wrong_rank, shapes.no_shuffle)),
+    (r"(nn\.PixelUnshuffle|F\.pixel_unshuffle)", (layers.wrong_rank, shapes.no_unshuffle)),
     (r"nn\.(CosineSimilarity|PairwiseDistance)", (wrong_dtype, joins.no_broadcast)),
 )  # fmt: skip
 _COMPILED = tuple((re.compile(pattern), explainers) for pattern, explainers in _BY_OP)

@@ -20,7 +20,11 @@ _RANKS: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("nn.LSTM", "nn.GRU", "nn.RNN", "nn.MultiheadAttention"), (2, 3)),
     **dict.fromkeys(("nn.LSTMCell", "nn.GRUCell", "nn.RNNCell"), (1, 2)),
     **dict.fromkeys(("nn.TransformerEncoderLayer", "nn.TransformerDecoderLayer", "nn.Transformer"), (2, 3)),
-    **dict.fromkeys(("nn.Unfold", "nn.Softmax2d", "nn.PixelShuffle", "nn.PixelUnshuffle"), (4,)),
+    **dict.fromkeys(("nn.Unfold", "nn.Softmax2d", "nn.PixelShuffle", "nn.PixelUnshuffle", "F.pixel_shuffle"), (4,)),
+    **dict.fromkeys(("F.pixel_unshuffle", "nn.CrossMapLRN2d", "nn.UpsamplingNearest2d"), (4,)),
+    "nn.UpsamplingBilinear2d": (4,),
+    **dict.fromkeys(("nn.Upsample", "F.interpolate", "nn.LocalResponseNorm", "nn.ChannelShuffle"), (3, 4, 5)),
+    "F.conv1d": (3,), "F.conv2d": (4,), "F.conv3d": (5,),
     "nn.BatchNorm1d": (2, 3), "nn.EmbeddingBag": (1, 2), "nn.Fold": (3,),
 }  # fmt: skip
 _WIDTHS = ("in_channels", "num_features", "num_channels")
@@ -34,7 +38,7 @@ def wrong_rank(broken: Broken) -> Told | None:
     wanted = " or ".join(str(rank) for rank in ranks)
     message = f"{broken.label} expects {wanted} dimensions, gets {wire.type} from {wire.source.name}"
     reason = f"{wire.type} has {len(wire.shape)}, with the batch counted."
-    return message, reason, _rank_cures(broken, wire, max(ranks))
+    return message, reason, _rank_cures(broken, wire, min(ranks, key=lambda rank: abs(rank - len(wire.shape))))
 
 
 def _ranks(key: str) -> tuple[int, ...]:

@@ -132,10 +132,11 @@ def no_piece(broken: Broken) -> Told | None:
 
 def no_expand(broken: Broken) -> Told | None:
     wire, sizes = broken.first, broken.param("size")
-    if wire is None or not isinstance(sizes, tuple) or len(sizes) < len(wire.shape):
+    if wire is None or not isinstance(sizes, tuple):
         return None
-    missing = len(sizes) - len(wire.shape)
-    new = tuple(size if i < missing or wire.shape[i - missing] == 1 else -1 for i, size in enumerate(sizes))
+    whole = (*(-1,) * (len(wire.shape) - len(sizes)), *sizes)
+    missing = len(whole) - len(wire.shape)
+    new = tuple(size if i < missing or wire.shape[i - missing] == 1 else -1 for i, size in enumerate(whole))
     if new == sizes:
         return None
     message = f"{broken.label} to {sizes} does not fit {wire.type}"
