@@ -45,7 +45,7 @@ def problems(project: Project, analysis: Analysis) -> tuple[Problem, ...]:
 def _learning(graph: Graph, analysis: Analysis) -> list[Problem]:
     """A run whose every parameter is frozen, or that has none: backward would stop with torch's words."""
     able = [node for node, count in analysis.parameters.items() if count and node in analysis.live]
-    if any(not graph.nodes[node].frozen for node in able):
+    if any(not graph.nodes[node].frozen and graph.nodes[node].params.get("requires_grad", True) for node in able):
         return []
     if not able:
         reason = "No layer has parameters. Add one that learns, such as Linear or Conv2d."

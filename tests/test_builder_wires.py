@@ -421,3 +421,25 @@ def test_values_of_its_own_in_a_block_follow_its_parameters() -> None:
         assert line in analysis.source.text
     assert measured(run(analysis.source, 3)) == returned(analysis, 3) == (((3, 64), "float32"), ((3, 8), "float32"))
     assert analysis.total_parameters == sum(p.numel() for p in make_module(analysis.source).parameters())
+
+
+def test_training_and_autograd_know_whose_a_free_parameter_is() -> None:
+    from app import preflight
+    from app.inspection import capture_batch, node_labels
+    from app.training.config import Choice, TrainingConfig
+    from app.training.finite import _owner
+
+    rows: list[Row] = [
+        ("input", "x", {"shape": (1, 8, 8)}), ("nn.Flatten", "flat", {}), ("parameter", "scale", {"shape": (64,)}),
+        ("operator.mul", "mul", {}), ("nn.Linear", "fc", {"out_features": 10}), ("output", "y", {}),
+    ]  # fmt: skip
+    graph = net(rows, [("x", "flat"), ("flat", "mul"), ("scale", "mul", "other"), ("mul", "fc"), ("fc", "y")])
+    project = Project(graph=graph, training=TrainingConfig(epochs=1, loss=Choice("CrossEntropyLoss")))
+    analysis = analyse(graph)
+    assert preflight.problems(project, analysis) == ()
+    tape = capture_batch(preflight.job(project, analysis), node_labels(graph, OPS))
+    assert [node.node for node in tape.nodes if node.parameters == ("scale",)] == ["scale"]
+    assert _owner("scale", analysis.source) == "scale" and _owner("fc.bias", analysis.source) == "fc"
+    still = wired(graph.without_nodes(["fc"]).with_param("scale", "requires_grad", False), "mul", "y")
+    said = [problem.message for problem in preflight.problems(replace(project, graph=still), analyse(still))]
+    assert "There is nothing to learn" in said

@@ -59,3 +59,14 @@ def test_a_net_without_parameters_has_nothing_to_measure():
 
     sampler = GradientSampler(nn.ReLU())
     assert sampler.layers == () and not sampler.is_due(1.0)
+
+
+def test_a_parameter_of_the_network_itself_goes_by_its_own_name():
+    import torch
+    from torch import nn
+
+    from app.telemetry.gradients import GradientSampler
+
+    model = nn.Module()
+    model.scale, model.fc = nn.Parameter(torch.ones(3)), nn.Linear(3, 3)
+    assert GradientSampler(model).layers == ("scale", "fc")

@@ -225,7 +225,7 @@ def _with_leaves_placed(
             layer=first.layer,
             call=first.call,
             in_loss=first.in_loss,
-            node=first.node,
+            node=recorder.free(records[leaf].parameters) or first.node,
             line=first.line,
         )
     return tuple(placed)

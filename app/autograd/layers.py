@@ -11,6 +11,7 @@ import sys
 import threading
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -160,9 +161,13 @@ class OriginRecorder:
     def _owning_nodes(self) -> frozenset[str]:
         return frozenset(self._source.modules) if self._source else frozenset()
 
+    def free(self, parameters: Iterable[str]) -> str | None:
+        """The drawing's node that is one of these parameters, and no layer that holds it."""
+        return next((node for name in parameters for node in self._module_nodes.get(name, ())), None)
+
     def owner(self, parameter: str) -> str | None:
-        """The drawing's node whose module holds the parameter of this name."""
-        return self._node(parameter.rpartition(".")[0], ())
+        """The drawing's node whose module holds the parameter of this name, or that is this parameter."""
+        return self._node(parameter, ())
 
 
 def _sequence() -> int:

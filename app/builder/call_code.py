@@ -10,9 +10,10 @@ from typing import Any
 
 from app.builder import custom, free_tensors, ops
 from app.builder.catalog import Param, Port
-from app.builder.literals import AUTO, index_code, slice_text, to_code
+from app.builder.literals import AUTO, index_code, to_code
 from app.builder.plan import Ref, Step
 from app.builder.shapes import StepResult
+from app.builder.wired import with_parts
 
 WIDTH = 100
 _SIGNS = {
@@ -77,7 +78,7 @@ class CallWriter:
             text = index_code(value) if param.kind == "index" else _literal(param.name, value)
         else:
             return None
-        return _with_parts(param, text, wires) if wires else text
+        return with_parts(param, text, wires) if wires else text
 
     def literal(self, step: Step) -> str:
         """A number that was typed."""
@@ -234,30 +235,6 @@ def _items(text: str) -> list[str] | None:
     """The items of a tuple as source, None for anything else."""
     tree = ast.parse(text, mode="eval").body
     return [ast.unparse(item) for item in tree.elts] if isinstance(tree, ast.Tuple) else None
-
-
-def _with_parts(param: Param, text: str, wires: Mapping[str, str]) -> str:
-    """A tuple, or what stands between brackets, with variables in the places that wires give.
-
-    >>> _with_parts(Param("index", "index"), ":, 1:3, 0", {"index[1].stop": "n", "index[2]": "i"})
-    ':, 1:n, i'
-    """
-    place = ast.parse(f"_[{text}]", mode="eval").body
-    assert isinstance(place, ast.Subscript)
-    tree = place.slice
-    if not isinstance(tree, ast.Tuple):
-        return _with_part(tree, param.name, wires)
-    items = [_with_part(item, f"{param.name}[{i}]", wires) for i, item in enumerate(tree.elts)]
-    inner = ", ".join(items) + ("," if len(items) == 1 else "")
-    return inner if param.kind == "index" else f"({inner})"
-
-
-def _with_part(tree: ast.expr, name: str, wires: Mapping[str, str]) -> str:
-    if not isinstance(tree, ast.Slice):
-        return wires.get(name) or ast.unparse(tree)
-    parts = {"start": tree.lower, "stop": tree.upper, "step": tree.step}
-    return slice_text(*(wires.get(f"{name}.{key}") or (ast.unparse(part) if part is not None else "")
-                        for key, part in parts.items()))  # fmt: skip
 
 
 def _given(step: Step, taken: list[str]) -> list[str]:

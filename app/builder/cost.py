@@ -240,7 +240,7 @@ def _node_cost(step: Step, result: StepResult, receptive: Receptive | None) -> N
         receptive=receptive if receptive is not None and receptive.windows else None,
         live=step.live,
         frozen=step.node.frozen,
-        untrained=outcome.parameters if step.node.frozen else 0,
+        untrained=outcome.parameters if step.node.frozen or result.resolved.get("requires_grad") is False else 0,
     )
 
 

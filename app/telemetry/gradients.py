@@ -12,7 +12,8 @@ EVERY = 0.025
 
 
 class GradientSampler:
-    """Norms of the gradients of a module's trainable parameters, gathered by the path of the module that owns them.
+    """Norms of the gradients of a module's trainable parameters, gathered by the path of the module that owns them; a
+    parameter of the network itself goes by its own name.
 
     `measure` leaves its answer on the device; `by_layer` folds it once it has been fetched. At most one measurement is
     due every `every` seconds.
@@ -20,7 +21,7 @@ class GradientSampler:
 
     def __init__(self, model: nn.Module, every: float = EVERY) -> None:
         named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
-        owners = [name.rpartition(".")[0] for name, _ in named]
+        owners = [name.rpartition(".")[0] or name for name, _ in named]
         self.layers: tuple[str, ...] = tuple(dict.fromkeys(owners))
         self._parameters = [parameter for _, parameter in named]
         self._layer_of = [self.layers.index(owner) for owner in owners]

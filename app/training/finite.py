@@ -116,6 +116,6 @@ def _line(source: Source) -> tuple[str | None, str]:
 
 
 def _owner(parameter: str, source: Source) -> str | None:
-    """The node whose module holds a parameter."""
-    owners = (node for node, path in source.modules.items() if parameter.startswith(f"{path}."))
+    """The node whose module holds a parameter, or that is the parameter."""
+    owners = (node for node, path in source.modules.items() if f"{parameter}.".startswith(f"{path}."))
     return next(owners, None)
