@@ -459,3 +459,60 @@ def test_an_instance_is_pasted_with_its_block(hand: Hand) -> None:
     assert set(hand.project.blocks) == {"Residual"}
     text = QGuiApplication.clipboard().text()
     assert library.KEY not in text
+
+
+def test_a_problem_inside_leads_to_where_it_is(hand: Hand) -> None:
+    window = hand.window
+    hand.make(*UNIT)
+    window.block_control.go_in()
+    _set(window, hand.node("conv2"), "out_channels", 3)
+    hand.key(Qt.Key.Key_Up, ALT)
+    hand.ready()
+    row = next(row for row in window.problems_panel.rows if row.problem.path)
+    QTest.mouseClick(row, LEFT, NONE, QPoint(60, row.height() // 2))
+    assert window.place.block == "Residual"
+    hand.ready()
+    wrong = {problem.node for problem in window.live.in_front.errors}
+    assert wrong == {hand.node("sum").id}
+    assert hand.canvas.scene.nodes[hand.node("sum").id].face.state == "error"
+
+
+def test_a_cure_inside_a_block_mends_the_block(hand: Hand) -> None:
+    window = hand.window
+    hand.make(*UNIT)
+    window.block_control.go_in()
+    before = hand.project
+    unused = hand.canvas.add_op("nn.Tanh")
+    hand.ready()
+    problem = next(problem for problem in window.live.in_front.problems if problem.node == unused)
+    window.cure(problem.cures[0])
+    assert hand.project.blocks == before.blocks
+    assert window.place.block == "Residual"
+
+
+def test_a_block_of_blocks_is_gone_into_step_by_step(hand: Hand) -> None:
+    window = hand.window
+    hand.make(*UNIT)
+    window.block_control.go_in()
+    hand.make("conv1", "relu", called="Half")
+    hand.ready()
+    assert window.live.errors == ()
+    hand.double_click("half1")
+    assert hand.crumbs() == ["Network", "residual1", "half1"]
+    hand.ready()
+    assert window.live.in_front.graph is hand.project.blocks["Half"].graph
+    _set(window, hand.node("conv1"), "bias", False)
+    assert hand.project.blocks["Half"].graph.nodes[hand.node("conv1").id].params["bias"] is False
+    hand.key(Qt.Key.Key_Z, CTRL)
+    hand.key(Qt.Key.Key_Z, CTRL)
+    assert hand.crumbs() == ["Network", "residual1"], "the block that one stood in is undone"
+
+
+def test_notes_and_bends_inside_are_the_blocks_own(hand: Hand) -> None:
+    window = hand.window
+    hand.make(*UNIT)
+    outside = hand.project.comments
+    window.block_control.go_in()
+    window.canvas.commands.notes.add_comment("why the way round", QPointF(0, -200))
+    assert hand.project.comments is outside
+    assert [note.text for note in hand.project.blocks["Residual"].comments.values()] == ["why the way round"]

@@ -45,6 +45,7 @@ class Links(QObject):
         window.inspector.frame_requested.connect(window.show_node)
         window.problems_panel.cure_requested.connect(window.cure_network)
         window.problems_panel.jump_requested.connect(window.jump_to)
+        window.problems_panel.enter_requested.connect(window.place.go)
         window.problems_panel.count_changed.connect(self._problem_count)
         window.centre.shown.connect(self._centre_shown)
         window.selection.changed.connect(self._selected)

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QHBoxLayout, QMenu, QScrollArea, QSizePolicy, QVBo
 
 from app.builder.catalog import Catalog
 from app.builder.problems import Problem
+from app.source import Path
 from app.views import icons, theme
 from app.views.numbers import counted
 from app.views.selection import Selection
@@ -176,6 +177,7 @@ class ProblemsPanel(QWidget):
     """
 
     jump_requested = Signal(str)
+    enter_requested = Signal(object)  # the way to the block in which something is wrong
     cure_requested = Signal(object)
     count_changed = Signal(int, int)
 
@@ -245,7 +247,7 @@ class ProblemsPanel(QWidget):
             node = analysis.graph.nodes[problem.node] if name and problem.node else None
             category = self._catalog.of(analysis.graph, node).category if node else ""
             row = ProblemRow(problem, name, category)
-            row.jumped.connect(self._jump)
+            row.jumped.connect(lambda node, way=problem.path: self._jump(node, way))
             row.cure_requested.connect(self.cure_requested)
             row.left.connect(self._move_focus)
             self._column.insertWidget(len(self.rows), row)
@@ -277,11 +279,13 @@ class ProblemsPanel(QWidget):
         self._ok_icon.set("check" if fine else "info", "run" if fine else "text3")
         self._ok_icon.setVisible(bool(words))
 
-    def _jump(self, node: str | None) -> None:
+    def _jump(self, node: str | None, way: Path = ()) -> None:
         if node is not None:
             if self._selection is not None:
                 self._selection.set({node}, self)
             self.jump_requested.emit(node)
+        if way:
+            self.enter_requested.emit(way)
 
     def _move_focus(self, step: int) -> None:
         at = next((i for i, row in enumerate(self.rows) if row.hasFocus()), 0)
