@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt
+from PySide6.QtGui import QDragEnterEvent, QDragMoveEvent, QGuiApplication
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QMenu
+from PySide6.QtWidgets import QApplication, QMenu
 
 from app.builder import notes_edits
 from app.builder.analysis import analyse
@@ -19,6 +19,7 @@ from app.views import theme
 from app.views.canvas import Canvas
 from app.views.canvas.hit import Hit
 from app.views.canvas.menus import menu_for
+from app.views.canvas.view import MIME
 from app.views.selection import Selection
 from tests.canvas_table import CTRL, LEFT, NONE, OPS, SHIFT, Table, no_step, one_step, send_move, small
 
@@ -394,6 +395,22 @@ def test_the_view_moves_along_while_something_is_dragged_at_its_edge(table: Tabl
     table.canvas.scroll.tick()
     assert table.view.visible_area().left() == seen
     assert table.document.undo_stack.undoText() == "Move relu1"
+
+
+def test_a_layer_dragged_in_over_the_edge_moves_nothing_until_it_comes_back_to_it(table: Table) -> None:
+    edge, inside = QPoint(4, 300), QPoint(400, 300)
+    before = table.view.visible_area()
+    data = QMimeData()
+    data.setData(MIME, b"nn.ReLU")
+    for spot, moves in ((edge, False), (inside, False), (edge, True)):
+        enter = QDragEnterEvent(spot, Qt.DropAction.CopyAction, data, LEFT, NONE)
+        move = QDragMoveEvent(spot, Qt.DropAction.CopyAction, data, LEFT, NONE)
+        if table.view.gesture is None:
+            QApplication.sendEvent(table.view.viewport(), enter)
+        QApplication.sendEvent(table.view.viewport(), move)
+        table.canvas.scroll.tick()
+        assert (table.view.visible_area() != before) == moves
+    table.view.cancel_gesture()
 
 
 def test_a_press_at_the_edge_moves_nothing(table: Table) -> None:

@@ -23,6 +23,7 @@ class AutoScroll(QObject):
         super().__init__(view)
         self._view = view
         self._spot = QPoint()
+        self._been_inside = False
         self._timer = QTimer(self)
         self._timer.setInterval(TICK)
         self._timer.timeout.connect(self.tick)
@@ -31,6 +32,7 @@ class AutoScroll(QObject):
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if isinstance(event, QMouseEvent | QDragMoveEvent):
             self._spot = event.position().toPoint()
+            self._been_inside = self._view.busy and (self._been_inside or self.speed(self._spot).isNull())
             if self._timer.isActive():
                 return False
             if self._view.busy and event.type() in (QEvent.Type.MouseMove, QEvent.Type.DragMove):
@@ -49,7 +51,8 @@ class AutoScroll(QObject):
             self._timer.stop()
             return
         speed = self.speed(self._spot)
-        if gesture.scrolls and not speed.isNull():
+        may = gesture.scrolls and (self._been_inside or not gesture.from_outside)
+        if may and not speed.isNull():
             self._view.pan(-speed.x(), -speed.y())
             gesture.move(self._view.mapToScene(self._spot), QApplication.keyboardModifiers())
 

@@ -15,10 +15,12 @@ Modifiers = Qt.KeyboardModifier
 class Gesture:
     """One gesture. `point` is on the scene; `keys` are the modifiers held.
 
-    While `scrolls`, the view moves along when the pointer is held at its edge.
+    While `scrolls`, the view moves along when the pointer is held at its edge; a gesture that comes `from_outside`
+    crosses the edge on its way and has to have been inside first.
     """
 
     scrolls = False
+    from_outside = False
 
     def __init__(self, view: CanvasView, point: QPointF) -> None:
         self.view, self.scene, self.commands = view, view.canvas_scene, view.commands

@@ -94,10 +94,12 @@ class Marquee(Gesture):
 class DropOp(Gesture):
     """A layer dragged in from the palette: a ghost on the grid, and the wire that it would go on lit up."""
 
+    scrolls = True
+    from_outside = True
+
     def __init__(self, view: CanvasView, point: QPointF, op: str) -> None:
         super().__init__(view, point)
         self._op = op
-        self.scrolls = True
         self._size = view.canvas_scene.size_of(op)
         self._ghost = passing.GhostItem(self._size)
         self._wire: Edge | None = None

@@ -86,6 +86,10 @@ class Minimap(QWidget):
         painter = QPainter(picture)
         painter.translate(origin)
         painter.scale(scale, scale)
+        line = QPen(theme.current().line3, 1)
+        line.setCosmetic(True)
+        painter.setPen(line)
+        painter.drawRects([note.body for note in self._scene.notes.items.values() if note.is_frame])
         for color, rects in self._scene.map_colors().items():
             fill = QColor.fromRgba(color)
             pen = QPen(fill, 1)  # what is smaller than a pixel is seen by its outline

@@ -128,10 +128,11 @@ class Writing(QObject):
 
     def _written(self, text: str) -> None:
         note, new, commands = self._note, self._new, self._canvas.commands
+        item = self._canvas.scene.notes.items.get(note or "")  # it may have gone meanwhile
         if note is None and text:
             commands.notes.add_comment(text, self._at)
-        elif note is not None and (text or self._canvas.scene.notes.items[note].is_frame):
-            commands.notes.write(note, text, new)
+        elif item is not None and (text or item.is_frame):
+            commands.notes.write(item.key, text, new)
         self._close()
 
     def _close(self) -> None:
