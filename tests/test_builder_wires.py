@@ -64,6 +64,9 @@ def test_a_parameter_does_the_same_wired_as_typed(spec: OpSpec) -> None:
             drawn = wired_to_it(graph, port, rows, source)
             analysis = analyse(drawn)
             assert not analysis.errors, (port.name, analysis.source.text)
+            assert "given" in analysis.live or "size" in analysis.live
+            if source == "size":
+                assert "sized.size(1)" in analysis.source.text, (port.name, analysis.source.text)
             assert returned(analysis, 3) == returned(typed, 3)
             assert measured(run(analysis.source, 3)) == measured(run(typed.source, 3)), analysis.source.text
             project = Project(graph=drawn)

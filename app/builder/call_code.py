@@ -75,7 +75,9 @@ class CallWriter:
         elif param.required and param.name not in resolved:
             return "..."
         elif wires or param.required or param.auto or _differs(value, param):
-            text = index_code(value) if param.kind == "index" else _literal(param.name, value)
+            short = not wires and (step.spec.kind == "module" or param.name != "normalized_shape")
+            plain = _literal(param.name, value) if short else to_code(value)
+            text = index_code(value) if param.kind == "index" else plain
         else:
             return None
         return with_parts(param, text, wires) if wires else text
