@@ -516,3 +516,30 @@ def test_notes_and_bends_inside_are_the_blocks_own(hand: Hand) -> None:
     window.canvas.commands.notes.add_comment("why the way round", QPointF(0, -200))
     assert hand.project.comments is outside
     assert [note.text for note in hand.project.blocks["Residual"].comments.values()] == ["why the way round"]
+
+
+def test_a_long_way_fits_a_narrow_canvas(hand: Hand) -> None:
+    crumbs = hand.canvas.breadcrumb
+    hand.make(*UNIT)
+    hand.window.block_control.go_in()
+    hand.make("conv1", "relu", called="Half")
+    hand.window.block_control.go_in()
+    whole = crumbs.width()
+    crumbs.fit(whole - 40)
+    assert crumbs.note.isHidden() and crumbs.width() <= whole - 40
+    crumbs.fit(220)
+    assert crumbs.buttons[1].isHidden() and not crumbs.buttons[0].isHidden() and not crumbs.buttons[2].isHidden()
+    crumbs.fit(whole)
+    assert crumbs.width() == whole
+
+
+def test_enter_goes_in_and_alt_enter_to_the_form(hand: Hand) -> None:
+    hand.make(*UNIT)
+    hand.window.block_control.go_in()
+    hand.window.block_control.ask_expose(hand.node("conv1").id, "out_channels")
+    hand.answer("channels")
+    hand.key(Qt.Key.Key_Up, ALT)
+    hand.key(Qt.Key.Key_Return, ALT)
+    focus = QApplication.focusWidget()
+    assert focus is not None and hand.window.inspector.isAncestorOf(focus)
+    assert hand.window.place.path == ()

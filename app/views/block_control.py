@@ -98,7 +98,7 @@ class BlockControl(QObject):
         inside = bool(window.place.path)
         wants = {
             "make": bool(window.selection.ids),
-            **dict.fromkeys(("expand", "in", "unique"), one),
+            **dict.fromkeys(("expand", "in", "unique", "params"), one),
             "out": inside,
             "repeat": node is not None and node.op not in ("input", "output"),
             "expose": inside and node is not None,
@@ -190,6 +190,11 @@ class BlockControl(QObject):
     def open(self, node: str) -> bool:
         """Go into an instance; False if the node is none."""
         return self._window.place.enter(node)
+
+    def edit_params(self) -> None:
+        """Put the caret into the form of the selected node; Enter goes into an instance instead."""
+        if self.selected() is not None:
+            self._window.edit_node()
 
     def go_in(self) -> None:
         node = self._wanted()

@@ -97,9 +97,7 @@ class Links(QObject):
         """Enter on a node: its inside, if it is an instance of a block, else its form."""
         if self._window.block_control.open(node):
             return
-        self._window.right.show()
-        self._window.right.pane.show_page("inspector")
-        self._window.inspector.focus_first_field()
+        self._window.edit_node()
 
     def _selected(self, ids: frozenset[str], _origin: object) -> None:
         if ids:

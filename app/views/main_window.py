@@ -263,6 +263,12 @@ class MainWindow(QMainWindow):
             self.selection.set([node])
             self.canvas.frame_selection()
 
+    def edit_node(self) -> None:
+        """Put the caret into the form of the selected node."""
+        self.right.show()
+        self.right.pane.show_page("inspector")
+        self.inspector.focus_first_field()
+
     def cure(self, cure: Cure) -> None:
         """Mend a problem of the sheet in front as one undo step, or show the file that waits to be trusted."""
         if cure.opens:

@@ -172,6 +172,7 @@ def _block(window: MainWindow, actions: Actions) -> None:
         ("in", "Go &In", control.go_in, "Alt+Down", ""),
         ("out", "Go &Out", control.go_out, "Alt+Up", ""),
         (),
+        ("params", "Edit &Parameters of the Instance", control.edit_params, "Alt+Return", "inspector"),
         ("repeat", "&Repeat…", control.repeat, "Ctrl+Shift+R", ""),
         ("unique", "Make &Unique", control.make_unique, "Ctrl+Shift+U", ""),
         ("expose", "E&xpose Parameter…", control.expose, "Ctrl+Shift+E", ""),

@@ -37,6 +37,7 @@ class Breadcrumb(QWidget):
         self._row.setContentsMargins(4, 1, 4, 1)
         self._row.setSpacing(2)
         self.buttons: list[Button] = []
+        self._strokes: list[QWidget] = []
         self._shown: tuple[tuple[Crumb, ...], str] | None = None
         self.note = label("", "caption", "text3")
         self.set_crumbs((NETWORK,))
@@ -51,10 +52,11 @@ class Breadcrumb(QWidget):
             if old is not None and old is not self.note:
                 old.deleteLater()
                 old.hide()
-        self.buttons = []
+        self.buttons, self._strokes = [], []
         for number, crumb in enumerate(crumbs):
             if number:
-                self._put(label("/", "section", "text3"))
+                self._strokes.append(label("/", "section", "text3"))
+                self._put(self._strokes[-1])
             button = Button(crumb.text.replace("&", "&&"), "flat", crumb.icon)
             button.setFixedHeight(22)
             button.setToolTip(crumb.tip)
@@ -83,13 +85,20 @@ class Breadcrumb(QWidget):
         self.chosen.emit(number)
 
     def fit(self, room: int) -> None:
-        """Take no more than there is: the note goes first."""
+        """Take no more than there is: the note goes first, then the parts between the network and the last."""
+        for part in (*self.buttons, *self._strokes):
+            part.show()
         self.note.setVisible(bool(self.note.text()))
-        self._row.activate()
-        if self._row.sizeHint().width() > room:
-            self.note.hide()
-            self._row.activate()
-        self.setFixedSize(min(self._row.sizeHint().width(), max(room, 80)), 26)
+        between = zip(self.buttons[1:-1], self._strokes, strict=False)
+        for parts in ((self.note,), *between):
+            if self._width() > room:
+                for part in parts:
+                    part.hide()
+        self.setFixedSize(min(self._width(), max(room, 80)), 26)
+
+    def _width(self) -> int:
+        self._row.invalidate()
+        return self._row.sizeHint().width()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         now = theme.current()
