@@ -43,7 +43,7 @@ class Document(QObject):
 
         Steps in a row with the same `merge` key become one (a burst of typing in one field).
         """
-        if project != self._project:
+        if not _same(project, self._project):
             self.undo_stack.push(_Edit(self, text, self._project, project, merge))
 
     def new(self, project: Project | None = None) -> None:
@@ -97,7 +97,7 @@ class _Edit(QUndoCommand):
         if not isinstance(other, _Edit) or other._merge != self._merge:
             return False
         self._after = other._after
-        self.setObsolete(self._before == self._after)
+        self.setObsolete(_same(self._before, self._after))
         return True
 
     def redo(self) -> None:
@@ -105,3 +105,8 @@ class _Edit(QUndoCommand):
 
     def undo(self) -> None:
         self._document._set(self._before)
+
+
+def _same(a: Project, b: Project) -> bool:
+    """Whether nothing differs, not even 1 from 1.0 and True in what is written into the code."""
+    return a is b or (a == b and repr((a.graph.nodes, a.blocks)) == repr((b.graph.nodes, b.blocks)))

@@ -10,6 +10,7 @@ from app.views import theme
 from app.views.inspector.undo_keys import leaves_to_window
 from app.views.numbers import counted
 from app.views.widgets import Button, NumberField, Section
+from app.views.widgets.numbers import show_number
 from app.views.widgets.painting import label, set_property
 
 _NAMES_MOST = 3
@@ -26,10 +27,14 @@ def names(others: tuple[str, ...]) -> str:
 
 
 class RepeatField(NumberField):
-    """How many modules stand one behind the other. Undo is the project's; `visit` counts how often one came."""
+    """How many modules stand one behind the other, None for several numbers. Undo is the project's.
+
+    `visit` counts how often a person came.
+    """
 
     def __init__(self) -> None:
         super().__init__(1, "int", 1, MOST_REPEATS)
+        self._show = lambda count: "" if count is None else show_number(count)
         self.visit = 0
         self.setAccessibleName("Repeat")
         self.setFixedWidth(72)
@@ -99,8 +104,8 @@ class ModuleSection(Section):
         more = f"{counted(repeat, 'module')}, one behind the other, each with its own weights" if repeat > 1 else ""
         self.repeat_note.setText(more)
         if others:
-            had = f" It is {owner}'s, and what is set here is set there." if owner else ""
-            self.weights.setText(f"shared with {names(others)}.{had}")
+            had = f"; the module is that of {owner}" if owner and len(others) > 1 else ""
+            self.weights.setText(f"shared with {names(others)}{had}")
         else:
             self.weights.setText("of its own" if weighs else "none")
         set_property(self.weights, "tone", "accent" if others else "text2")
