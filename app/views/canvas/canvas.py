@@ -123,13 +123,16 @@ class Canvas(QWidget):
         self.selection.changed.connect(self._selected)
         self.selection.hovered.connect(self._hovered)
         theme.manager().changed.connect(self._retheme)
-        self.commands.said.connect(self.say)
+        self.commands.said.connect(lambda text: self.say(text))
+        self.commands.refused.connect(self._refused)
         self.commands.said.connect(self.said)
+        self.commands.refused.connect(self.said)
         self.commands.marked.connect(self._enable)
         view = self.view
         view.zoomed.connect(self.zoom_control.set_zoom)
         view.moved.connect(self._moved)
         view.refusal.connect(self._refuse)
+        view.hint.connect(self._hint)
         view.search_wanted.connect(self.finder.at)
         view.loose_end.connect(self.finder.for_loose_end)
         view.open_wanted.connect(self.editRequested)
@@ -249,9 +252,9 @@ class Canvas(QWidget):
         if not area.isEmpty() and not self.view.visible_area().adjusted(40, 56, -40, -40).contains(area):
             self.view.show_point(area.center())
 
-    def say(self, text: str) -> None:
-        """A word at the foot of the canvas, for a while."""
-        self.word.say(text, QPoint(EDGE, self.height() - 44), SAID_FOR)
+    def say(self, text: str, bad: bool = False) -> None:
+        """A word at the foot of the canvas, for a while; `bad` is for what was refused."""
+        self.word.say(text, QPoint(EDGE, self.height() - 44), SAID_FOR, bad)
 
     # --- Following the document, the selection, the theme
 
@@ -328,7 +331,13 @@ class Canvas(QWidget):
     # --- What lies over the canvas
 
     def _refuse(self, text: str, position: QPoint) -> None:
+        self.word.say(text, self.view.mapTo(self, position) + QPoint(16, 14), bad=True)
+
+    def _hint(self, text: str, position: QPoint) -> None:
         self.word.say(text, self.view.mapTo(self, position) + QPoint(16, 14))
+
+    def _refused(self, text: str) -> None:
+        self.say(text, bad=True)
 
     def on_canvas(self, area: QRectF) -> QRectF:
         """An area of the scene in this widget's pixels."""

@@ -31,13 +31,14 @@ NOT_FLAGGED = {
 
 
 class Commands(QObject):
-    """Edits through the document. `said` carries a word to the person: why something was not done.
+    """Edits through the document. `said` carries a word to the person, `refused` why something was not done.
 
     `marked` comes when something may be selected that was not, or the other way round; `notes` are the commands for
     comments, frames and bends.
     """
 
     said = Signal(str)
+    refused = Signal(str)
     marked = Signal()
 
     def __init__(
@@ -95,7 +96,7 @@ class Commands(QObject):
         try:
             project = make()
         except ConnectError as error:
-            self.said.emit(str(error))
+            self.refused.emit(str(error))
             return False
         self._document.apply(text, project, merge)
         return True
@@ -105,7 +106,7 @@ class Commands(QObject):
         try:
             project, new = make()
         except ConnectError as error:
-            self.said.emit(str(error))
+            self.refused.emit(str(error))
             return None
         self._document.apply(text, project)
         if new not in self._document.project.graph.nodes:  # the document would not have it, and has said so
@@ -264,7 +265,7 @@ class Commands(QObject):
         try:
             piece, blocks = clipboard.from_text(text)
         except clipboard.NotNodes as error:
-            self.said.emit(str(error))
+            self.refused.emit(str(error))
             return
         if piece.positions.keys() != piece.graph.nodes.keys():
             piece = replace(piece, positions=arrange(piece.graph, {}))

@@ -53,7 +53,8 @@ class DrawWire(Gesture):
         found = self._parameters(node, target)
         self._wire.set_end(self._end(target, point), bool(found) or bool(target) and not refusal, bool(refusal))
         words = f"To {found[0] if len(found) == 1 else 'a parameter'} of {self.commands.name(node)}" if found else ""
-        self.view.refusal.emit(words or refusal, self.view.mapFromScene(point))
+        tell = self.view.hint if words else self.view.refusal
+        tell.emit(words or refusal, self.view.mapFromScene(point))
 
     def _parameters(self, node: str | None, target: tuple[str, bool, int] | None) -> list[str]:
         """On the body of a node of which no input fits: its parameters that could be wired instead of typed."""
@@ -142,7 +143,7 @@ class DrawWire(Gesture):
                 self._wire_parameter(node, found, point)
             return
         if refusal:
-            self.commands.said.emit(refusal)
+            self.commands.refused.emit(refusal)
             return
         source, output, end, port = self._ends(target)
         if self._detached is not None:

@@ -258,7 +258,7 @@ class Callout(QWidget):
 
 
 class Word(QLabel):
-    """A few words over the canvas: beside the pointer for a refused wire, at the foot for what was not done."""
+    """A few words over the canvas: beside the pointer, red for a refused wire, or at the foot."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -267,6 +267,7 @@ class Word(QLabel):
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.setMargin(6)
         self.setWordWrap(False)
+        self._bad = False
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.timeout.connect(self.hide)
@@ -275,18 +276,25 @@ class Word(QLabel):
 
     def restyle(self) -> None:
         now = theme.current()
+        ground, line = (now.errorBg, now.error) if self._bad else (now.raised, now.line3)
         self.setFont(theme.font("caption"))
         self.setStyleSheet(
-            f"#canvasWord {{ background: {now.errorBg.name()}; color: {now.text.name()}; "
-            f"border: 1px solid {now.error.name()}; border-radius: 5px; }}"
+            f"#canvasWord {{ background: {ground.name()}; color: {now.text.name()}; "
+            f"border: 1px solid {line.name()}; border-radius: 5px; }}"
         )
 
-    def say(self, text: str, spot: QPoint, milliseconds: int = 0) -> None:
-        """Show words with their left edge at a spot of the parent, for a while or until others come; "" hides."""
+    def say(self, text: str, spot: QPoint, milliseconds: int = 0, bad: bool = False) -> None:
+        """Show words with their left edge at a spot of the parent, for a while or until others come; "" hides.
+
+        `bad` is for what was refused.
+        """
         self._timer.stop()
         if not text:
             self.hide()
             return
+        if bad != self._bad:
+            self._bad = bad
+            self.restyle()
         if text != self.text():
             self.setText(text)
             announce(self, text)

@@ -39,9 +39,10 @@ SIZING = {
 
 
 class CanvasView(RoamingView):
-    """Shows the scene. Signals speak of points of the scene, but for `refusal`, which speaks of the viewport."""
+    """Shows the scene. Signals speak of points of the scene, `refusal` and `hint` of the viewport."""
 
     refusal = Signal(str, QPoint)
+    hint = Signal(str, QPoint)
     search_wanted = Signal(QPointF)
     loose_end = Signal(str, bool, object, QPointF)  # node, from an output, pin, where it was let go
     open_wanted = Signal(str)
