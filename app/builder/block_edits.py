@@ -169,7 +169,8 @@ def put_block(project: W, name: str, block: Block) -> W:
     block = _with_port_names(block)
     for inner in used(block.graph):
         if inner in project.blocks and would_contain_itself(project.blocks, name, inner):
-            raise BlockError(f"{inner} contains {name}, so it cannot stand inside it; a block never contains itself")
+            words = "" if inner == name else f"{inner} contains {name}: "
+            raise BlockError(f"{words}{name} cannot stand inside itself; a block never contains itself")
     project = _whole(project, blocks=project.blocks.set(name, replace(block, name=name)))
     project = _rewired(project, PREFIX + name, before, block)
     if block.params != before.params:

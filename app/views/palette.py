@@ -86,6 +86,16 @@ class OpModel(QAbstractItemModel):
         self._groups = grouped(self.specs, BLOCKS)
         self._summaries: Mapping[str, str] = FrozenMap()
 
+    def renew(self) -> bool:
+        """Take what the catalog says now, if it is of the same ops as before; tells whether it is."""
+        specs = {spec.key: spec for spec in self._catalog.values()}
+        if tuple(specs) != tuple(spec.key for spec in self.specs):
+            return False
+        self.specs = tuple(specs.values())
+        shown = ((group.category, [specs[spec.key] for spec in group.specs]) for group in self._groups)
+        self._groups = tuple(Group(category, tuple(members)) for category, members in shown)
+        return True
+
     def set_query(self, query: str) -> str | None:
         """Show only what fits of what the catalog has now; returns the key of the best one."""
         self.specs = tuple(self._catalog.values())
@@ -298,7 +308,10 @@ class Palette(QWidget):
         (self.look_wanted if waits else self.activated).emit(key)
 
     def refill(self) -> None:
-        """The catalog has other ops."""
+        """The catalog has other ops, or other definitions of those that it has."""
+        if self.model.renew():
+            self.tree.viewport().update()
+            return
         current = self.model.spec(self.tree.currentIndex())
         top = self.tree.verticalScrollBar().value()
         self._filter(self.field.text())
