@@ -22,7 +22,6 @@ from app.frozen import FrozenMap
 from app.project import Project
 from app.source import Source
 from app.views.inspector import Inspector
-from app.views.inspector.choosing import kind_of, suits
 from app.views.inspector.doc_text import inline, to_html
 from app.views.inspector.editors import (
     ChoiceEditor,
@@ -325,22 +324,6 @@ def test_a_bad_value_in_a_file_is_shown_and_can_be_mended(
     assert problem(inspector, "kernel_size")
     into(qtbot, field(inspector, "kernel_size"), "5, 3")
     assert param(document, "c", "kernel_size") == (5, 3)
-
-
-@pytest.mark.parametrize("key", list(catalog()))
-def test_every_op_has_a_form_that_shows_its_values(qtbot: QtBot, background: Background, key: str) -> None:
-    """One contract over the whole catalog: each parameter has an editor, and its default is no edit."""
-    spec = catalog()[key]
-    node = Node("n", key, "node1", spec.starting_params())
-    document, selection = Document(Project(graph=Graph(FrozenMap({"n": node})))), Selection()
-    view = Inspector(document, selection, catalog(), background)
-    qtbot.addWidget(view)
-    selection.set({"n"})
-    for each in spec.params:
-        editor = view.node_page.form.editor(each.name)
-        value = spec.value(node, each.name)
-        assert suits(editor, value) and type(editor) is kind_of(each, value)
-    assert not document.undo_stack.canUndo()
 
 
 # --- Header

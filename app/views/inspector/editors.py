@@ -23,6 +23,7 @@ from app.views.inspector.values import (
     parse,
     same,
     show,
+    shown,
     wanted,
 )
 from app.views.widgets import ChoiceField, NumberField, NumbersField, TextField, Toggle, icon_button
@@ -51,6 +52,7 @@ class Editor(QWidget):
         super().__init__()
         self.param, self.field, self.scope = param, field, scope
         self.visit = 0
+        self._inside = False
         self._given: Any = None
         self._problem = ""
         self.row = QHBoxLayout(self)
@@ -141,13 +143,15 @@ class Editor(QWidget):
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         kind = event.type()
         if kind == QEvent.Type.FocusIn:
-            self.visit += 1
+            self.visit += not self._inside  # from one number to the next is the same visit
+            self._inside = True
             self.entered.emit()
         elif kind == QEvent.Type.FocusOut:
             if self._problem:
                 # The field goes back to what the project holds, so what was refused is no longer in sight.
                 self.field.set_value(self._given)
                 self._say("")
+            self._inside = self.has_focus()
             self.left.emit()
         elif isinstance(event, QContextMenuEvent) and self.menu_in_text:
             self.menu_wanted.emit(event.globalPos())
@@ -236,7 +240,7 @@ class TextEditor(Editor):
     """Anything that is read from text: optional tuples, literals, and values that do not fit and must be mended."""
 
     def __init__(self, param: ParamLike, scope: Scope | None = None) -> None:
-        super().__init__(param, ValueField("", self.parse_text, show), scope)
+        super().__init__(param, ValueField("", self.parse_text, lambda value: shown(param, value)), scope)
         self.field.setPlaceholderText("None" if param.optional else "")
 
     def parse_text(self, text: str) -> Any:

@@ -132,7 +132,7 @@ def fits(param: ParamLike, value: Any) -> bool:
 def parse(param: ParamLike, text: str) -> Any:
     """The value of a text. Raises ParamError with what is wanted."""
     if param.kind == "str":
-        return text
+        return text or (None if param.optional else "")
     if param.kind == "literal":
         return _parse_literal(param, text)
     return parse_param(_of_catalog(param), text)
@@ -151,6 +151,11 @@ def show(value: Any) -> str:
     if type(value) in (int, float):
         return show_number(value)
     return format_param(value)
+
+
+def shown(param: ParamLike, value: Any) -> str:
+    """The value as it stands in a field of text, where no text at all is None."""
+    return "" if value is None and param.kind == "str" else show(value)
 
 
 def wanted(param: ParamLike) -> str:
