@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 from PySide6.QtCore import QPointF, QRectF
@@ -28,7 +29,11 @@ def around(
         return way
     if not way.past and not (way.backward and _runs_through(way, start, end, obstacles)):
         return way
-    return detour(start, end, source, target, obstacles, lanes) or way
+    found = detour(start, end, source, target, obstacles, lanes) or way
+    # What comes or goes anywhere in between may open a corridor, or close it.
+    asked = QRectF(min(start.x(), end.x()), start.y(), abs(end.x() - start.x()), end.y() - start.y()).normalized()
+    wide = asked.adjusted(-FAR - 2 * STUB, 0, FAR + 2 * STUB, 0)
+    return replace(found, area=found.area.united(way.area).united(wide))
 
 
 def _runs_through(way: Route, start: QPointF, end: QPointF, obstacles: Obstacles) -> bool:

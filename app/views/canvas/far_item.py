@@ -7,7 +7,8 @@ the wires are kept in bundles: an edit makes one bundle anew, and bundles out of
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen
@@ -17,6 +18,7 @@ from app.views import theme
 from app.views.canvas.geometry import EVERYWHERE, HEADER, bounds
 
 if TYPE_CHECKING:
+    from app.builder.graph import Edge
     from app.views.canvas.node_item import NodeItem
     from app.views.canvas.wire_item import WireItem
     from app.views.theme import Theme
@@ -25,14 +27,15 @@ BUNDLE = 64
 RING = 2  # pixels of the screen
 
 T = TypeVar("T")
+B = TypeVar("B", bound="_Bundle")
 Rects = dict[int, list[QRectF]]  # by colour
 
 
 class _Bundle(Generic[T]):
     """Some items that are painted together; `stale` when one of them looks different."""
 
-    def __init__(self) -> None:
-        self.members: dict[T, None] = {}
+    def __init__(self, members: list[T]) -> None:
+        self.members = members
         self.stale = True
         self.area = QRectF()
 
@@ -68,50 +71,36 @@ class WireBundle(_Bundle["WireItem"]):
 
 
 class FarItem(QGraphicsItem):
-    """Paints nodes and wires of the scene by their state; whoever makes or removes one says so."""
+    """Paints nodes and wires of the scene by their state."""
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: Mapping[str, NodeItem], wires: Mapping[Edge, WireItem]) -> None:
         super().__init__()
+        self._all_nodes, self._all_wires = nodes, wires
         self._nodes: list[NodeBundle] = []
         self._wires: list[WireBundle] = []
         self._bundles: dict[object, NodeBundle | WireBundle] = {}
+        self._grouped = True
         self._margin = 0.0
         self.setVisible(False)
         self.setFlag(QGraphicsItem.GraphicsItemFlag.ItemUsesExtendedStyleOption)
         self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
 
-    def add_node(self, item: NodeItem) -> None:
-        if not self._nodes or len(self._nodes[-1].members) >= BUNDLE:
-            self._nodes.append(NodeBundle())
-        self._put_in(self._nodes[-1], item)
+    def regroup(self) -> None:
+        """Nodes or wires have come or gone."""
+        self._grouped = False
 
-    def add_wire(self, item: WireItem) -> None:
-        if not self._wires or len(self._wires[-1].members) >= BUNDLE:
-            self._wires.append(WireBundle())
-        self._put_in(self._wires[-1], item)
-
-    def _put_in(self, bundle: NodeBundle | WireBundle, item: object) -> None:
-        bundle.members[item] = None  # type: ignore[index]
-        bundle.stale = True
-        self._bundles[item] = bundle
-
-    def remove(self, item: NodeItem | WireItem) -> None:
-        """It is gone from the drawing."""
-        bundle = self._bundles.pop(item)
-        del bundle.members[item]  # type: ignore[arg-type]
-        bundle.stale = True
-        if not bundle.members:
-            (self._nodes if isinstance(bundle, NodeBundle) else self._wires).remove(bundle)  # type: ignore[arg-type]
-        self._update(item.extent)
+    def _group(self) -> None:
+        """Bundle the items by rank: what is behind what does not depend on when it came."""
+        self._nodes = _bundled(self._all_nodes.values(), self._nodes, NodeBundle)
+        self._wires = _bundled(self._all_wires.values(), self._wires, WireBundle)
+        self._bundles = {item: bundle for bundle in (*self._nodes, *self._wires) for item in bundle.members}
+        self._grouped = True
 
     def touch(self, item: object, area: QRectF) -> None:
         """An item looks different within an area."""
         bundle = self._bundles.get(item)
         if bundle is not None:
             bundle.stale = True
-        self._update(area)
-
-    def _update(self, area: QRectF) -> None:
         if self.isVisible():
             margin = self._margin
             self.update(area.adjusted(-margin, -margin, margin, margin))
@@ -130,10 +119,9 @@ class FarItem(QGraphicsItem):
         """The rectangles of all nodes by the colours of their categories, those with errors by theirs."""
         now = theme.current()
         found: Rects = defaultdict(list)
-        for bundle in self._nodes:
-            for item in bundle.members:
-                color = now.error if item.face.state == "error" else item.far_color(now)
-                found[color.rgba()].append(item.body)
+        for item in self._all_nodes.values():
+            color = now.error if item.face.state == "error" else item.far_color(now)
+            found[color.rgba()].append(item.body)
         return found
 
     def boundingRect(self) -> QRectF:
@@ -141,6 +129,8 @@ class FarItem(QGraphicsItem):
 
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
         now = theme.current()
+        if not self._grouped:
+            self._group()
         for bundle in (*self._nodes, *self._wires):
             if bundle.stale:
                 bundle.make(now)
@@ -165,6 +155,17 @@ class FarItem(QGraphicsItem):
             for color, rects in bundle.rings.items():
                 painter.setPen(_thin(color, RING))
                 painter.drawRects(rects)
+
+
+def _bundled(items: Iterable[Any], before: list[B], kind: type[B]) -> list[B]:
+    """The items in bundles; those that hold what they held are kept."""
+    ordered = sorted(items, key=lambda item: item.rank)
+    parts = [ordered[i : i + BUNDLE] for i in range(0, len(ordered), BUNDLE)]
+    old: list[B | None] = [*before, *([None] * len(parts))]
+    return [
+        bundle if bundle is not None and bundle.members == part else kind(part)
+        for part, bundle in zip(parts, old, strict=False)
+    ]
 
 
 def _thin(color: int, width: int) -> QPen:

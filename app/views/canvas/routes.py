@@ -80,8 +80,8 @@ def free_end(start: QPointF, end: QPointF, from_output: bool) -> QPainterPath:
 
 def _forward(start: QPointF, end: QPointF, target: QRectF, obstacles: Obstacles) -> Route:
     dx, dy = end.x() - start.x(), end.y() - start.y()
-    area = QRectF(start, end).normalized().adjusted(0, -NEAR, 0, NEAR)
-    between = obstacles(area.adjusted(NEAR, 0, -NEAR, 0))
+    area = QRectF(start, end).normalized().adjusted(-1, -NEAR, 1, NEAR)
+    between = obstacles(area.adjusted(NEAR + 1, 0, -NEAR - 1, 0))
     path = _cubic(start, end)
     if between and _passes_through(path, between):
         # Into a lower port from below, so that it need not cross the wire into the port above.
@@ -129,7 +129,7 @@ def _past(start: QPointF, end: QPointF, between: list[QRectF], obstacles: Obstac
     path.cubicTo(start + QPointF(rise * 0.6, 0), QPointF(near - rise * 0.6, level), QPointF(near, level))
     path.lineTo(far, level)
     path.cubicTo(QPointF(far + rise * 0.6, level), end - QPointF(rise * 0.6, 0), end)
-    area = path.boundingRect().adjusted(0, -CLEAR, 0, CLEAR)
+    area = path.boundingRect().adjusted(-1, -CLEAR, 1, CLEAR)
     label = QPointF((start.x() + end.x()) / 2, level + side * LABEL_RISE)
     return Route(path, label, far - near, area, side, _lane(near, far, level, label.y()))
 
@@ -152,7 +152,7 @@ def _backward(start: QPointF, end: QPointF, source: QRectF, target: QRectF, obst
     path = rounded(corners, RADIUS)
     label = QPointF((left + right) / 2, level - LABEL_RISE)
     lane = _lane(left, right, level, label.y())
-    area = path.boundingRect().adjusted(0, -CLEAR, 0, CLEAR)
+    area = path.boundingRect().adjusted(-1, -CLEAR, 1, CLEAR)
     return Route(path, label, right - left - 2 * RADIUS, area, lane=lane, backward=True)
 
 

@@ -51,11 +51,11 @@ class CanvasScene(QGraphicsScene):
         self._adrift: set[str] = set()  # nodes that are shown elsewhere than in their places
         self._whole: QRectF | None = None
         self._near = _Layer()
-        self._far = FarItem()
         self.notes = Notes(self)
         self.bends = BendDots(self._near)
-        self.wiring = Wiring(self.nodes, self.index, self.bends, self, self._far)
+        self.wiring = Wiring(self.nodes, self.index, self.bends, self)
         self.wires = self.wiring.items
+        self._far = FarItem(self.nodes, self.wires)
         self._wires_item = WiresItem(self.wires, self.wiring.index, self._near)
         rest = QTimer(self)
         self._nodes_item = NodesItem(self.nodes, self.index, self.wires, self.wiring.index, self._near, rest)
@@ -101,7 +101,8 @@ class CanvasScene(QGraphicsScene):
         touched = self._change_nodes(before, after, swept)
         self._place(project.positions, touched, swept)
         new = self.wiring.change(after)
-        if after.edges is not before.edges:
+        if after.edges is not before.edges or after.nodes.keys() != before.nodes.keys():
+            self._far.regroup()
             self.selected_wires &= self.wires.keys()
         self.wiring.label(self.analysis, self.problems, [item.edge for item in new])
         for item in new:
@@ -127,7 +128,6 @@ class CanvasScene(QGraphicsScene):
             elif node not in self.nodes:
                 self.nodes[node] = item = NodeItem(node, self._face(node), self)
                 item.set_state(selected=node in self._selected)
-                self._far.add_node(item)
                 touched.add(node)
                 structure = True
             elif self.nodes[node].set_face(self._face(node)):
@@ -143,7 +143,6 @@ class CanvasScene(QGraphicsScene):
         self._shrink(self.index[node])
         self.index.remove(node)
         self._adrift.discard(node)
-        self._far.remove(item)
         self.touch(item, item.extent)
 
     def _face(self, node: str) -> Face:

@@ -16,7 +16,6 @@ from app.views.canvas.bent import through
 from app.views.canvas.detour import around
 from app.views.canvas.difference import moved as differing_edges
 from app.views.canvas.faces import Problems
-from app.views.canvas.far_item import FarItem
 from app.views.canvas.ground import Ground
 from app.views.canvas.node_item import NodeItem
 from app.views.canvas.routes import Route, nothing, route, runs_back
@@ -39,9 +38,9 @@ class Wiring:
     """
 
     def __init__(
-        self, nodes: Mapping[str, NodeItem], places: RectIndex[str], bends: BendDots, ground: Ground, far: FarItem
+        self, nodes: Mapping[str, NodeItem], places: RectIndex[str], bends: BendDots, ground: Ground
     ) -> None:
-        self._nodes, self._places, self._bends, self._ground, self._far = nodes, places, bends, ground, far
+        self._nodes, self._places, self._bends, self._ground = nodes, places, bends, ground
         self.items: dict[Edge, WireItem] = {}
         self.index: RectIndex[Edge] = RectIndex()  # by what is painted of each
         self._graph = Graph()
@@ -67,20 +66,21 @@ class Wiring:
 
     def _make(self, edge: Edge) -> WireItem:
         item = self.items[edge] = WireItem(edge, self._way(edge), self._ground, self.index)
-        self._far.add_wire(item)
         self._keep(item)
         return item
 
     def _remove(self, edge: Edge) -> None:
         item = self.items.pop(edge)
-        if edge in self._lanes:
-            self._stirred.append(self._lanes[edge])
-            self._lanes.remove(edge)
+        self._leave_lane(edge)
         self._areas.remove(edge)
         self._back.discard(edge)
         self._unsettled.add((edge.source, edge.output))
-        self._far.remove(item)
         item.remove()
+
+    def _leave_lane(self, edge: Edge) -> None:
+        if edge in self._lanes:
+            self._stirred.append(self._lanes[edge])
+            self._lanes.remove(edge)
 
     # --- Ways
 
@@ -90,6 +90,9 @@ class Wiring:
         back = {edge for edge in touched if self._runs_back(edge)}
         for edge in touched - back:
             self._route(self.items[edge])
+        for edge in back - self._back:  # nobody keeps out of the lane that it had while it ran forward
+            self._leave_lane(edge)
+            self._back.add(edge)
         waiting = sorted(back)
         self._stir(waiting, back, None)
         while waiting:
