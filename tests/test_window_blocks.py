@@ -119,6 +119,10 @@ class Hand:
     def crumbs(self) -> list[str]:
         return [button.text() for button in self.canvas.breadcrumb.buttons]
 
+    def strips(self) -> set[str]:
+        """The nodes with gradients on them."""
+        return {item.face.name for item in self.canvas.scene.nodes.values() if item.geometry.strip}
+
     def undo_all(self) -> None:
         while self.window.document.undo_stack.canUndo():
             self.key(Qt.Key.Key_Z, CTRL)
@@ -233,6 +237,18 @@ def test_a_net_of_blocks_trains_and_is_taken_away(hand: Hand, tmp_path: Path) ->
     window.run_control.stop()
     hand.qtbot.waitUntil(lambda: not window.session.active, timeout=60_000)
     assert hand.node("residual1").id in window.run_control.unchanged(window.session.current)
+    window.overlay.set_value("Gradients")
+    window.page_links._paint_gradients()
+    assert hand.strips() == {"stem", "residual1", "fc"}
+    window.block_control.go_in()
+    assert hand.strips() == {"conv1", "conv2"}, "those of the first repetition"
+    _set(window, hand.node("conv1"), "bias", False)
+    window.page_links._paint_gradients()
+    assert hand.strips() == {"conv2"}, "what is not as it was when the run began has no figures of it"
+    hand.key(Qt.Key.Key_Z, CTRL)
+    window.overlay.set_value("Shapes")
+    window.page_links._paint_gradients()
+    hand.ready()
 
     job = preflight.job(hand.project, window.live.analysis)
     choice = ExportChoice(tmp_path, code=True, script=False, safetensors=False, pt=False)

@@ -129,7 +129,8 @@ class BlockControl(QObject):
                 return made
 
             refusal = self.apply(f"Make block {name}", make)
-            window.selection.set(new)
+            if not refusal:
+                window.selection.set(new)
             return refusal
 
         hint = f"{counted(len(nodes), 'node')}. The name is that of its class in the code. Enter makes the block."
