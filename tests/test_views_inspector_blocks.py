@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtWidgets import QApplication, QLineEdit
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QApplication, QLineEdit, QMenu
 from pytestqt.qtbot import QtBot
 
 from app.background import Background
+from app.builder.analysis import analyse
 from app.builder.blocks import Block
 from app.builder.catalog import Param, catalog
 from app.builder.expressions import Expr
@@ -18,6 +20,7 @@ from app.document import Document
 from app.frozen import FrozenMap
 from app.project import Project
 from app.views.inspector import Inspector
+from app.views.inspector.row import ParamRow
 from app.views.live_catalog import LiveCatalog
 from app.views.place import Place, SheetDocument
 from app.views.selection import Selection
@@ -161,3 +164,162 @@ def test_a_note_of_a_block_is_one_step_a_visit(desk: Desk) -> None:
     desk.qtbot.keyClicks(note, "two convolutions")
     assert desk.block.note == "two convolutions"
     assert desk.document.undo_stack.count() == 1
+
+
+# --- Inside a block
+
+
+def row(desk: Desk, name: str) -> ParamRow:
+    assert desk.inspector.node_page.form is not None
+    return desk.inspector.node_page.form.rows[name]
+
+
+def line(desk: Desk, name: str) -> QLineEdit:
+    editor = row(desk, name).editor
+    assert editor is not None
+    return next(iter(editor.lines()))
+
+
+def action(desk: Desk, name: str, words: str) -> QAction:
+    """What the menu of a field offers."""
+    menu = QMenu(desk.inspector)
+    assert desk.inspector.node_page.form is not None
+    desk.inspector.node_page.form.fill(menu, name)
+    return next(one for one in menu.actions() if one.text().startswith(words))
+
+
+def analyse_sheet(desk: Desk) -> None:
+    desk.inspector.set_analysis(analyse(desk.document.project.graph, desk.ops.now, desk.place.path).sheet)
+
+
+def inner(desk: Desk, name: str) -> object:
+    return desk.block.graph.nodes["c"].params.get(name)
+
+
+def test_an_expression_shows_what_it_is_now(desk: Desk) -> None:
+    desk.enter("s")
+    analyse_sheet(desk)
+    desk.pick("c")
+    assert line(desk, "out_channels").text() == "channels * 2"
+    assert row(desk, "out_channels").note.text() == "= 16"
+    desk.place.leave()
+    desk.enter("t")
+    analyse_sheet(desk)
+    desk.pick("c")
+    assert row(desk, "out_channels").note.text() == "= 64"
+
+
+def test_expressions_are_typed_where_numbers_are(desk: Desk) -> None:
+    desk.enter()
+    desk.pick("c")
+    desk.type(line(desk, "groups"), "channels // channels")
+    assert inner(desk, "groups") == Expr("channels // channels")
+    desk.type(line(desk, "groups"), "2")
+    assert inner(desk, "groups") == 2
+    desk.type(line(desk, "kernel_size"), "channels - 31")
+    desk.type(line(desk, "out_channels"), "64")
+    assert inner(desk, "kernel_size") == (Expr("channels - 31"), 3)
+    desk.settle()
+    assert line(desk, "kernel_size").text() == "channels - 31, 3", "one wide field once it is left"
+    assert inner(desk, "out_channels") == 64
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("width * 2", "Stage has no parameter width; it has channels"),
+        ("channels *", "out_channels: 'channels *' is no expression"),
+        ("channels ** 2", "more than names, numbers and + - * / // % allow"),
+    ],
+)
+def test_a_bad_expression_is_refused_with_words(desk: Desk, text: str, words: str) -> None:
+    desk.enter()
+    desk.pick("c")
+    desk.type(line(desk, "out_channels"), text)
+    assert words in row(desk, "out_channels").problem.text()
+    desk.qtbot.keyClick(line(desk, "out_channels"), Qt.Key.Key_Escape)
+    assert line(desk, "out_channels").text() == str(inner(desk, "out_channels").text)
+
+
+def test_a_field_is_exposed_by_its_menu_and_a_name(desk: Desk) -> None:
+    desk.enter()
+    desk.pick("c")
+    action(desk, "stride", "Expose on Stage").trigger()
+    prompt = row(desk, "stride").prompt
+    assert prompt is not None and prompt.line.text() == "stride"
+    desk.type(prompt.line, "max", Qt.Key.Key_Return)
+    assert "has a meaning in the code already" in prompt.problem.text()
+    desk.type(prompt.line, "step", Qt.Key.Key_Return)
+    assert row(desk, "stride").prompt is None
+    assert inner(desk, "stride") == Expr("step")
+    assert [param.name for param in desk.block.params] == ["channels", "step"]
+    assert desk.document.undo_stack.count() == 1
+    desk.type(line(desk, "groups"), "step")
+    assert inner(desk, "groups") == Expr("step"), "what was just exposed can be computed with"
+    for _ in range(2):
+        desk.document.undo_stack.undo()
+    assert desk.document.project == NET
+
+
+def test_what_cannot_be_exposed_says_why(desk: Desk) -> None:
+    desk.enter()
+    desk.pick("c")
+    action(desk, "in_channels", "Expose").trigger()
+    assert "taken from what arrives" in row(desk, "in_channels").problem.text()
+
+
+def test_the_menu_of_a_field_opens_by_key(desk: Desk) -> None:
+    desk.enter()
+    desk.pick("c")
+    field = line(desk, "stride")
+    field.setFocus()
+    desk.qtbot.keyClick(field, Qt.Key.Key_F10, Qt.KeyboardModifier.ShiftModifier)
+    menu = QApplication.activePopupWidget()
+    assert isinstance(menu, QMenu)
+    assert {"Expose on Stage…", "Reset stride"} <= {one.text() for one in menu.actions()}
+    menu.close()
+
+
+def test_an_expression_becomes_a_value_again(desk: Desk) -> None:
+    desk.enter()
+    analyse_sheet(desk)
+    desk.pick("c")
+    action(desk, "out_channels", "Type a value again (16)").trigger()
+    assert inner(desk, "out_channels") == 16
+
+
+# --- An instance
+
+
+def test_an_instance_sets_what_the_block_exposes(desk: Desk) -> None:
+    desk.pick("t")
+    page = desk.inspector.node_page
+    assert page.instance.isVisible() and not page.documentation.isVisible()
+    assert line(desk, "channels").text() == "32" and row(desk, "channels").note.text() == "default"
+    desk.type(line(desk, "channels"), "48")
+    assert desk.document.project.graph.nodes["t"].params == FrozenMap(channels=48)
+    assert row(desk, "channels").note.text() == ""
+    action(desk, "channels", "Reset channels").trigger()
+    assert desk.document.project.graph.nodes["t"].params == FrozenMap()
+
+
+def test_an_instance_leads_into_its_block_and_is_made_unique(desk: Desk) -> None:
+    desk.pick("s")
+    page = desk.inspector.node_page
+    desk.qtbot.mouseClick(page.instance.unique, Qt.MouseButton.LeftButton)
+    assert desk.document.project.graph.nodes["s"].op == "block.Stage2"
+    desk.settle()
+    assert not page.instance.unique.isEnabled() and page.instance.caption() == "1 instance"
+    desk.qtbot.mouseClick(page.instance.enter, Qt.MouseButton.LeftButton)
+    assert desk.place.block == "Stage2"
+
+
+def test_an_instance_is_repeated(desk: Desk) -> None:
+    desk.pick("t")
+    section = desk.inspector.node_page.module
+    desk.type(section.repeat, "12")
+    assert desk.document.project.graph.nodes["t"].repeat == 12
+    assert desk.document.undo_stack.count() == 1 and section.caption() == "×12"
+    desk.type(section.repeat, "0")
+    assert section.repeat.property("invalid") is True
+    assert desk.document.project.graph.nodes["t"].repeat == 12
