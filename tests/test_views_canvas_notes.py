@@ -356,13 +356,15 @@ def test_a_selection_is_laid_out_in_its_place(table: Table) -> None:
 
 def test_nodes_glide_to_their_places_and_the_document_changes_once(table: Table, qtbot) -> None:
     theme.manager().set_reduced_motion(False)
-    table.canvas.commands.shift([table.id("relu1")], [], 64, 200)
+    table.canvas.commands.shift([table.id("relu1")], [], 64, 2000)
     relu, count = table.id("relu1"), table.document.undo_stack.index()
     start = table.scene.nodes[relu].pos()
     table.key(Key.Key_L)
     assert table.canvas.glide.running and table.scene.nodes[relu].pos() == start
     assert table.document.undo_stack.index() == count + 1
+    seen = table.view.visible_area()
     qtbot.waitUntil(lambda: not table.canvas.glide.running)
+    assert table.view.visible_area() == seen and seen.contains(table.scene.whole())
     assert (table.scene.nodes[relu].x(), table.scene.nodes[relu].y()) == table.document.project.positions[relu]
 
 

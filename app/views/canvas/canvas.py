@@ -139,6 +139,7 @@ class Canvas(QWidget):
         view.note_wanted.connect(self.writing.edit)
         view.parameter_wanted.connect(self.connector.to_parameter)
         view.pressed.connect(self.glide.finish)
+        self.glide.moving.connect(self._dragging)
         view.menu_wanted.connect(self._menu)
         view.dragging.connect(self._dragging)
         view.focus_ring.connect(self.ring.setVisible)
@@ -235,8 +236,13 @@ class Canvas(QWidget):
         return self.commands.placed(project)
 
     def frame_all(self) -> None:
-        """Show everything."""
+        """Show everything, and no node under the overview."""
         self.view.frame(self.scene.whole())
+        under = QRectF(self.minimap.geometry().translated(-self.view.pos()))
+        seen = self.view.viewportTransform().inverted()[0].mapRect(under)
+        if self.minimap.isVisible() and self.scene.index.inside(seen):
+            left, top, right, _ = self.view.PADS
+            self.view.frame(self.scene.whole(), pads=(left, top, right, self.minimap.height() + 2 * EDGE))
 
     def frame_selection(self) -> None:
         """Show the selected nodes, or everything."""

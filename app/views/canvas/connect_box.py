@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QPoint, QPointF
+from PySide6.QtCore import QPoint, QPointF, QRect
 from PySide6.QtWidgets import QWidget
 
 from app.builder.graph import Edge
 from app.views.canvas import offers
 from app.views.canvas.offers import Offer
-from app.views.canvas.pick_box import PickBox, PickRow
+from app.views.canvas.pick_box import GAP, PickBox, PickRow
 
 if TYPE_CHECKING:
     from app.views.canvas.canvas import Canvas
@@ -28,12 +28,14 @@ class ConnectBox(PickBox):
         self.setAccessibleName("Connect")
         self.rows.setAccessibleName("Ports found")
 
-    def open_at(self, spot: QPoint, wires: list[Offer], placeholder: str, hint: str) -> None:
-        """Open near a spot of the parent with these wires."""
+    def open_at(
+        self, spot: QPoint, wires: list[Offer], placeholder: str, hint: str, beside: QRect | None = None
+    ) -> None:
+        """Open near a spot of the parent with these wires, beside what they are of."""
         self._offers = wires
         self.field.setPlaceholderText(placeholder)
         self.field.setAccessibleName(placeholder)
-        self.show_at(spot, hint)
+        self.show_at(spot, hint, beside)
 
     def found(self, query: str) -> list[PickRow]:
         return [_row(offer) for offer in offers.fitting(self._offers, query)]
@@ -107,8 +109,8 @@ class Connector:
         canvas = self._canvas
         self._do = do
         canvas.reveal([node])
-        foot = canvas.on_canvas(canvas.scene.nodes[node].body).bottomLeft().toPoint() + QPoint(0, 6)
-        canvas.connect_box.open_at(foot, found, placeholder, hint)
+        body = canvas.on_canvas(canvas.scene.nodes[node].body).toRect()
+        canvas.connect_box.open_at(body.bottomLeft() + QPoint(0, GAP), found, placeholder, hint, body)
 
     def _connect(self, wire: Edge) -> None:
         self._canvas.commands.connect_ports(wire.source, wire.output, wire.target, wire.port)

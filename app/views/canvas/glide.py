@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QAbstractAnimation, QEasingCurve, QObject, QPointF, QVariantAnimation
+from PySide6.QtCore import QAbstractAnimation, QEasingCurve, QObject, QPointF, QVariantAnimation, Signal
 
 from app.builder.sheet import Comment
 from app.views import theme
@@ -20,7 +20,9 @@ MOST = 250  # nodes; more cannot be led along in a frame's time
 
 
 class Glide(QObject):
-    """One movement at a time; `finish` puts everything where it belongs at once."""
+    """One movement at a time; `finish` puts everything where it belongs at once. `moving` tells of begin and end."""
+
+    moving = Signal(bool)
 
     def __init__(self, scene: CanvasScene, parent: QObject) -> None:
         super().__init__(parent)
@@ -56,6 +58,7 @@ class Glide(QObject):
         if self._ways and len(self._scene.nodes) <= MOST and not theme.manager().reduced_motion:
             self._show(0.0)
             self._moves.start()
+            self.moving.emit(True)
 
     def finish(self) -> None:
         """Stop; everything is where the project has it."""
@@ -82,3 +85,4 @@ class Glide(QObject):
     def _end(self) -> None:
         self._scene.settle()
         self._ways, self._notes = {}, {}
+        self.moving.emit(False)

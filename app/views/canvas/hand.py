@@ -104,8 +104,8 @@ class Hand:
         if canvas.scene.nodes:
             with canvas.glide.from_here():
                 canvas.commands.lay_out(max(canvas.width() - 96.0, 640.0))
-            if len(canvas.selection.ids) < 2:
-                canvas.frame_all()
+                if len(canvas.selection.ids) < 2:
+                    canvas.frame_all()  # now that everything is in its new place, and not on its way there
 
     def cancel(self) -> None:
         """Cancel the gesture under way; without one select nothing; with nothing selected go out of the block."""

@@ -25,6 +25,7 @@ from app.views.widgets.painting import box, label, start
 from app.views.widgets.search import SearchField
 
 ROW, MOST_ROWS = 25, 10
+GAP = 6
 MOST_FOUND = 400  # rows that are listed; whoever wants one of more types another letter
 DATA = Qt.ItemDataRole.UserRole
 
@@ -104,20 +105,30 @@ class PickBox(QFrame):
 
     # --- Opening and closing
 
-    def show_at(self, spot: QPoint, hint: str) -> None:
-        """Open near a spot of the parent, inside it."""
+    def show_at(self, spot: QPoint, hint: str, beside: QRect | None = None) -> None:
+        """Open near a spot of the parent, inside it; where that covers `beside`, rather above or at its sides."""
         self._hint = hint
         self.field.clear()
         self.refill()
         self.adjustSize()
         area = self.parentWidget().rect().adjusted(8, 8, -8, -8)
         place = QRect(spot, self.size())
+        if beside is not None and not area.contains(place):
+            place = self._beside(beside, area) or place
         place.moveLeft(max(area.left(), min(place.left(), area.right() - place.width())))
         place.moveTop(max(area.top(), min(place.top(), area.bottom() - place.height())))
         self.move(place.topLeft())
         self.show()
         self.raise_()
         self.field.setFocus(Qt.FocusReason.PopupFocusReason)
+
+    def _beside(self, thing: QRect, area: QRect) -> QRect | None:
+        """The first place about a thing that lies in an area: above it, at its right, at its left."""
+        above = QPoint(thing.left(), thing.top() - self.height() - GAP)
+        top = max(area.top(), min(thing.top(), area.bottom() - self.height()))
+        right, left = QPoint(thing.right() + GAP, top), QPoint(thing.left() - self.width() - GAP, top)
+        places = (QRect(corner, self.size()) for corner in (above, right, left))
+        return next((place for place in places if area.contains(place)), None)
 
     def close_box(self) -> None:
         if self.isVisible():
