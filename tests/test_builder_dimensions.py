@@ -12,11 +12,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from app.builder.analysis import Analysis, analyse
+from app.builder.blocks import Block, with_blocks
 from app.builder.catalog import catalog
-from app.builder.dimensions import BY_TORCH, DimensionStory, aligned, chain, explain_output
+from app.builder.dimensions import BY_TORCH, DimensionStory, Origin, aligned, chain, explain_output
 from app.builder.formula import Formula, Symbol
-from app.builder.graph import Graph
+from app.builder.graph import Edge, Graph, Node
 from app.builder.value_types import Dim, TensorType
+from app.frozen import FrozenMap
 from app.project_file import read
 from app.resources import path as resource_path
 
@@ -314,6 +316,59 @@ def test_what_torch_alone_knows_has_no_formula() -> None:
     stories = told(graph, "it", analysis=lying)
     assert (stories[1].formula, stories[1].words, stories[1].source) == (None, BY_TORCH, None)
     assert stories[0].formula is not None
+
+
+def widening() -> Block:
+    """A shortcut past a convolution, then another that halves."""
+    conv = {"out_channels": 6, "padding": 1}
+    rows = [("input", "x", {}), ("nn.Conv2d", "conv", conv), ("nn.ReLU", "relu", {}), ("nn.Conv2d", "side", conv),
+            ("operator.add", "add", {}), ("nn.MaxPool2d", "pool", {}), ("output", "y", {}),
+            ("output", "same", {})]  # fmt: skip
+    wires = [("x", "conv"), ("conv", "relu"), ("x", "side"), ("relu", "add", "input"), ("side", "add", "other"),
+             ("add", "pool"), ("pool", "y"), ("x", "same")]  # fmt: skip
+    return Block("Widen", net(rows, wires))
+
+
+def test_a_block_tells_of_the_call_inside_that_decides_and_the_way_goes_on_before_it() -> None:
+    blocks = FrozenMap({"Widen": widening()})
+    ops = with_blocks(catalog(), blocks)
+    graph = net([("input", "in", {"shape": (3, 16, 16)}), ("nn.Conv2d", "stem", {"out_channels": 6, "padding": 1})])
+    graph = graph.with_node(Node("block", "block.Widen", "block")).with_edge(Edge("stem", 0, "block", "x"))
+    graph = graph.with_node(Node("out", "output", "out")).with_edge(Edge("block", 0, "out", "input"))
+    analysis = analyse(graph, ops)
+    assert analysis.errors == ()
+    batch, channels, height, _ = explain_output(graph, ops, analysis, "block")
+    assert (channels.words, channels.numbers) == ("conv in Widen: out_channels sets the 6.", "6 = 6")
+    assert height.words.startswith("pool in Widen: A 2×2 window") and height.formula is not None
+    assert height.formula.result == height.result == 8
+    assert batch.words == "Nothing in Widen changes it."
+    assert channels.source is None and height.source == Origin("stem", 0, 2)
+    way = chain(graph, ops, analysis, "out", 0, 2)
+    assert [step.node for step in way] == ["out", "block", "stem", "in"]
+    kept = explain_output(graph, ops, analysis, "block", 1)
+    assert {story.words for story in kept} == {"Nothing in Widen changes it."}
+
+
+def test_a_repeated_block_is_followed_back_through_each_repetition() -> None:
+    inner = net([("input", "x", {}), ("nn.MaxPool2d", "pool", {}), ("output", "y", {})])
+    ops = with_blocks(catalog(), FrozenMap({"Half": Block("Half", inner)}))
+    graph = net([("input", "in", {"shape": (3, 32, 32)})])
+    graph = graph.with_node(Node("it", "block.Half", "it", repeat=3)).with_edge(Edge("in", 0, "it", "x"))
+    graph = graph.with_node(Node("out", "output", "out")).with_edge(Edge("it", 0, "out", "input"))
+    analysis = analyse(graph, ops)
+    height = explain_output(graph, ops, analysis, "it")[2]
+    assert height.result == 4 and height.numbers.startswith("⌊(8 +") and height.source == Origin("in", 0, 2)
+
+
+def test_an_input_of_a_block_is_told_by_what_arrives() -> None:
+    ops = with_blocks(catalog(), FrozenMap({"Widen": widening()}))
+    graph = net([("input", "in", {"shape": (3, 16, 16)})])
+    graph = graph.with_node(Node("it", "block.Widen", "it")).with_edge(Edge("in", 0, "it", "x"))
+    graph = graph.with_node(Node("out", "output", "out")).with_edge(Edge("it", 0, "out", "input"))
+    inside = analyse(graph, ops, (("it", 0),)).sheet
+    stories = explain_output(inside.graph, ops, inside, "x")
+    assert tuple(story.result for story in stories) == (Dim(1), 3, 16, 16)
+    assert {story.words for story in stories} == {"What arrives at x of the block."}
 
 
 def test_layers_one_behind_the_other_are_told_by_the_last_of_them() -> None:

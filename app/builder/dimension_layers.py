@@ -23,6 +23,14 @@ def leading(arrived: Arrived, less: int) -> tuple[Told, ...]:
     return tuple(kept(arrived, i) for i in range(len(arrived.shape) - less))
 
 
+def looked_up(call: Call) -> tuple[Told, ...]:
+    """Rows of a table that arrives: the sizes of the indices, then that of a row."""
+    indices, table = call.first, call.inputs["weight"][0]
+    told = [kept(indices, i) for i in range(len(indices.shape))]
+    words = f"Each index is a row of {table.name}."
+    return (*told, Told(Formula("w", (table.symbol("w", 1),)), words, table.origin(1)))
+
+
 def embedding(call: Call) -> tuple[Told, ...]:
     size = call.params["embedding_dim"]
     words = f"Each index becomes a row of embedding_dim = {size} values."

@@ -17,6 +17,7 @@ from app.builder import dimension_shapes as shapes
 from app.builder import dimension_values as values
 from app.builder import dimension_windows as windows
 from app.builder.catalog import Catalog, OpSpec
+from app.builder.dimension_blocks import through
 from app.builder.dimension_calls import Arrived, Call, Origin, Rule, Told, kept, set_by
 from app.builder.dimension_stretch import Aligned, line_up
 from app.builder.formula import Formula, Symbol
@@ -46,6 +47,12 @@ class DimensionStory:
     words: str
     formula: Formula | None = None
     source: Origin | None = None
+
+    @property
+    def passes(self) -> bool:
+        """Whether it is what it was one call upstream."""
+        one = self.formula.symbols if self.formula else ()
+        return self.source is not None and len(one) == 1 and one[0].value == self.result
 
     @property
     def symbolic(self) -> str:
@@ -86,6 +93,8 @@ def explain_output(
     stories = []
     for i, size in enumerate(call.shape):
         one = told[i] if told else None
+        if spec.kind == "block" and not here.muted:
+            one = through(graph, catalog, analysis, node, output, i, size)
         if one is None or one.formula.result != size:
             words = f"Worked out inside {spec.label}; go in to see each step." if spec.kind == "block" else BY_TORCH
             stories.append(DimensionStory(i, names[i], size, words))
@@ -137,7 +146,7 @@ def _in_short(story: DimensionStory) -> str:
         return "as torch computes it" if formula is None else "one value is left"
     if len(formula.symbols) > 1:
         return formula.short
-    return "passes through" if story.source and formula.symbols[0].value == story.result else formula.symbolic
+    return "passes through" if story.passes else formula.symbolic
 
 
 def _in_full(story: DimensionStory) -> str:
@@ -264,6 +273,9 @@ def _input(call: Call) -> tuple[Told, ...]:
     n = Formula("N", (Symbol("N", "batch size", Dim(1)),))
     batch = Told(n, "N is the batch: as many samples as are given at once.")
     sizes = call.params.get("shape") or ()
+    if (Dim(1), *sizes) != call.shape:  # an input of a block has the shape that an instance brings
+        words = f"What arrives at {call.name} of the block."
+        return tuple(set_by(f"dim {i} of what arrives", size, words) for i, size in enumerate(call.shape))
     return (batch, *(set_by(f"shape[{i}]", size) for i, size in enumerate(sizes)))
 
 
@@ -313,6 +325,7 @@ _RULES: tuple[tuple[str, Rule], ...] = (
     (r"torch\.index_select", values.index_select),
     (r"operator\.getitem", values.item),
     (r"Tensor\.(type_as|float|long|requires_grad_)|torch\.(tril|triu)|operator\.neg|unpack", functions.same),
+    (r"operator\.setitem", functions.same),
     (r"nn\.(Identity|ChannelShuffle)", functions.same),
     (r"(torch|Tensor)\.(roll|flip|sort|\w+_like|to|contiguous|clone|detach)", functions.same),
     (r"(torch|Tensor)\.(movedim|moveaxis)", functions.movedim),
@@ -330,6 +343,7 @@ _RULES: tuple[tuple[str, Rule], ...] = (
     (r"torch\.einsum", functions.einsum),
     (r"F\.scaled_dot_product_attention", functions.attention),
     (r"F\.one_hot", functions.one_hot),
+    (r"F\.embedding", layers.looked_up),
     (r"nn\.Embedding", layers.embedding),
     (r"nn\.(RNN|LSTM|GRU)", layers.recurrent),
     (r"nn\.MultiheadAttention", layers.attention),
