@@ -97,11 +97,11 @@ class NodeItem:
         self._ground.touch(self, self.extent)
 
     def set_face(self, face: Face) -> bool:
-        """Show another face; tells whether the shape is another too, so that wires must follow."""
+        """Show another face; tells whether the shape or the pins are others too, so that wires must follow."""
         if face == self._face:
             return False
-        self._face = face
-        return self._remake()
+        before, self._face = self._face, face
+        return self._remake() or _ends(before) != _ends(face)
 
     def retheme(self) -> None:
         """Colours and fonts are others now."""
@@ -240,6 +240,11 @@ class NodeItem:
         if self._cells is not None:
             self._look.paint_strip(painter, self._cells)
         paint_ports(painter, self._look, self._selected, self._marks)
+
+
+def _ends(face: Face) -> list[tuple[str, int]]:
+    """Where wires end at a face, in order."""
+    return [(pin.port, pin.index) for pin in face.inputs]
 
 
 def cells_of(norms: Sequence[float]) -> list[float | None]:

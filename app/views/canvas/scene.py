@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QPointF, QRectF, QTimer, Signal
 from PySide6.QtWidgets import QGraphicsItem, QGraphicsScene
 
-from app.builder.arrange import Size, complete
+from app.builder.arrange import Size
 from app.builder.catalog import Catalog
 from app.builder.graph import Edge, Graph
-from app.builder.sheet import Comment, Sheet
+from app.builder.sheet import Comment, Point, Positions, Sheet
 from app.frozen import FrozenMap
 from app.views.canvas.bend_items import BendDots
 from app.views.canvas.difference import differing, moved
@@ -23,14 +23,12 @@ from app.views.canvas.near_item import NodesItem, WiresItem
 from app.views.canvas.node_item import NodeItem
 from app.views.canvas.notes import Notes, subtotals
 from app.views.canvas.painter import SIMPLE
-from app.views.canvas.spatial import RectIndex
+from app.views.canvas.places import Places
 from app.views.canvas.wire_item import WireItem
 from app.views.canvas.wiring import Wiring
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
-
-Point = tuple[float, float]
 
 
 class CanvasScene(QGraphicsScene):
@@ -43,13 +41,11 @@ class CanvasScene(QGraphicsScene):
         self.catalog = catalog
         self.nodes: dict[str, NodeItem] = {}
         self.graph = Graph()
-        self.positions: FrozenMap[str, Point] = FrozenMap()
         self.analysis: Analysis | None = None
         self.problems: Problems = {}
-        self.index: RectIndex[str] = RectIndex()
-        self._drawn_positions: Mapping[str, Point] = {}
-        self._adrift: set[str] = set()  # nodes that are shown elsewhere than in their places
-        self._whole: QRectF | None = None
+        self.places = Places(self.nodes)
+        self.index = self.places.index
+        self._drawn_positions: Positions = FrozenMap()
         self._near = _Layer()
         self.notes = Notes(self)
         self.bends = BendDots(self._near)
@@ -67,6 +63,11 @@ class CanvasScene(QGraphicsScene):
         self._active: frozenset[str] = frozenset()
         self.hovered_wire: Edge | None = None
         self._widths = False
+
+    @property
+    def positions(self) -> Positions:
+        """A place for each node, those included that the project has none for."""
+        return self.places.positions
 
     def set_zoom(self, zoom: float) -> None:
         """From afar everything is painted at once and simply."""
@@ -99,7 +100,7 @@ class CanvasScene(QGraphicsScene):
         self.graph, self._drawn_positions = after, project.positions
         swept: list[QRectF] = []
         touched = self._change_nodes(before, after, swept)
-        self._place(project.positions, touched, swept)
+        self.places.bring(after, project.positions, touched, swept)
         new = self.wiring.change(after)
         if after.edges is not before.edges or after.nodes.keys() != before.nodes.keys():
             self._far.regroup()
@@ -139,42 +140,11 @@ class CanvasScene(QGraphicsScene):
 
     def _remove(self, node: str, swept: list[QRectF]) -> None:
         item = self.nodes.pop(node)
-        swept.append(self.index[node])
-        self._shrink(self.index[node])
-        self.index.remove(node)
-        self._adrift.discard(node)
+        self.places.remove(node, swept)
         self.touch(item, item.extent)
 
     def _face(self, node: str) -> Face:
         return face_of(self.graph, node, self.catalog, self.analysis, self.problems)
-
-    def _place(self, positions: Mapping[str, Point], touched: set[str], swept: list[QRectF]) -> None:
-        """Put every node in its place; what moved is added to `touched`, where it was and is to `swept`."""
-        before = self.positions
-        whole = isinstance(positions, FrozenMap) and positions.keys() == self.graph.nodes.keys()
-        self.positions = positions if whole else complete(self.graph, positions, self.sizes())  # type: ignore[assignment]
-        shifted = (differing(before, self.positions) | self._adrift) & self.nodes.keys()
-        self._adrift.clear()
-        touched |= {n for n in shifted if (self.nodes[n].x(), self.nodes[n].y()) != self.positions[n]}
-        for node in touched:
-            self._put(node, QPointF(*self.positions[node]), swept)
-
-    def _put(self, node: str, place: QPointF, swept: list[QRectF]) -> None:
-        if node in self.index:
-            swept.append(self.index[node])
-            self._shrink(self.index[node])
-        item = self.nodes[node]
-        item.set_pos(place)
-        body = item.body
-        self.index.put(node, body)
-        swept.append(body)
-        if self._whole is not None:
-            self._whole = self._whole.united(body)
-
-    def _shrink(self, gone: QRectF) -> None:
-        """What was at the edge of the whole is there no more."""
-        if self._whole is not None and not self._whole.adjusted(1, 1, -1, -1).contains(gone):
-            self._whole = None
 
     def drag(
         self,
@@ -183,10 +153,7 @@ class CanvasScene(QGraphicsScene):
         bends: Mapping[Edge, tuple[Point, ...]] | None = None,
     ) -> None:
         """Show nodes, notes and bends elsewhere while they are dragged; the project does not know of it yet."""
-        for node, place in places.items():
-            self._put(node, place, [])
-        self._adrift.update(places)
-        self._whole = None if notes else self._whole
+        self.places.drag(places)
         self.notes.drag(notes or {})
         self.bends.drag(bends or {})
         self.wiring.follow_drag(places)
@@ -196,7 +163,6 @@ class CanvasScene(QGraphicsScene):
     def settle(self) -> None:
         """Put everything where the project has it, and let the wires make way for what was dragged."""
         self.notes.settle()
-        self._whole = None
         self.wiring.lead(self.bends.settle())
         self._reshaped(set())
         self.redrawn.emit()
@@ -228,14 +194,13 @@ class CanvasScene(QGraphicsScene):
     def _notes_changed(self) -> None:
         """Put the parameters of what lies in it beside the title of each frame."""
         if self.notes.items:
-            self._whole = None
             self.notes.count(subtotals(self.notes.comments, self.graph, self.positions, self.sizes(), self.analysis))
 
     def _reshaped(self, nodes: set[str]) -> None:
         """Nodes have another size or are out of their places."""
         swept: list[QRectF] = []
-        if nodes or self._adrift:
-            self._place(self._drawn_positions, nodes, swept)
+        if nodes or self.places.adrift:
+            self.places.bring(self.graph, self._drawn_positions, nodes, swept)
             self.wiring.follow(nodes, swept)
 
     # --- Running
@@ -322,7 +287,7 @@ class CanvasScene(QGraphicsScene):
 
     def sizes(self) -> dict[str, Size]:
         """The sizes of the nodes, for whoever lays out."""
-        return {node: item.geometry.size for node, item in self.nodes.items()}
+        return self.places.sizes()
 
     def size_of(self, op: str) -> Size:
         """The size that a new node of an op will have."""
@@ -372,9 +337,7 @@ class CanvasScene(QGraphicsScene):
 
     def whole(self) -> QRectF:
         """The rectangle about all nodes and notes."""
-        if self._whole is None:
-            self._whole = bounds([*(item.body for item in self.nodes.values()), *self.notes.bodies()])
-        return self._whole
+        return bounds([self.places.whole(), *self.notes.bodies()])
 
     def map_colors(self) -> dict[int, list[QRectF]]:
         """The rectangles of all nodes by colour, for a map of the drawing."""
@@ -382,7 +345,7 @@ class CanvasScene(QGraphicsScene):
 
     def rect_of(self, nodes: Iterable[str]) -> QRectF:
         """The rectangle about some nodes."""
-        return bounds([self.nodes[node].body for node in nodes if node in self.nodes])
+        return self.places.about(nodes)
 
     def retheme(self) -> None:
         """Colours and fonts are others now."""

@@ -1,0 +1,92 @@
+"""Where the nodes of the drawing stand: put in their places, found by area, their whole extent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from PySide6.QtCore import QPointF, QRectF
+
+from app.builder.arrange import Size, complete
+from app.builder.graph import Graph
+from app.builder.sheet import Positions
+from app.frozen import FrozenMap
+from app.views.canvas.difference import differing
+from app.views.canvas.node_item import NodeItem
+from app.views.canvas.spatial import RectIndex
+
+
+class Places:
+    """Keeps the items of `nodes` where they belong. `positions` has a place for each of them.
+
+    `swept` collects where something came or went, for the wires that may have to make way.
+    """
+
+    def __init__(self, nodes: Mapping[str, NodeItem]) -> None:
+        self._nodes = nodes
+        self.index: RectIndex[str] = RectIndex()
+        self.positions: Positions = FrozenMap()
+        self.adrift: set[str] = set()  # nodes that are shown elsewhere than in their places
+        self._whole: QRectF | None = None
+
+    def bring(self, graph: Graph, wished: Positions, touched: set[str], swept: list[QRectF]) -> None:
+        """Put every node in its place; what moved is added to `touched`, where it was and is to `swept`.
+
+        Nodes that `wished` says nothing of stand where `complete` puts them.
+        """
+        before = self.positions
+        whole = wished.keys() == graph.nodes.keys()
+        self.positions = wished if whole else complete(graph, wished, self.sizes())
+        shifted = (differing(before, self.positions) | self.adrift) & self._nodes.keys()
+        self.adrift.clear()
+        touched |= {n for n in shifted if (self._nodes[n].x(), self._nodes[n].y()) != self.positions[n]}
+        for node in touched:
+            self._put(node, QPointF(*self.positions[node]), swept)
+
+    def drag(self, places: Mapping[str, QPointF]) -> None:
+        """Show nodes elsewhere for a while."""
+        for node, place in places.items():
+            self._put(node, place, [])
+        self.adrift.update(places)
+
+    def remove(self, node: str, swept: list[QRectF]) -> None:
+        """The node is gone."""
+        swept.append(self.index[node])
+        self._shrink(self.index[node])
+        self.index.remove(node)
+        self.adrift.discard(node)
+
+    def _put(self, node: str, place: QPointF, swept: list[QRectF]) -> None:
+        if node in self.index:
+            swept.append(self.index[node])
+            self._shrink(self.index[node])
+        item = self._nodes[node]
+        item.set_pos(place)
+        body = item.body
+        self.index.put(node, body)
+        swept.append(body)
+        if self._whole is not None:
+            self._whole = self._whole.united(body)
+
+    def _shrink(self, gone: QRectF) -> None:
+        """What was at the edge of the whole is there no more."""
+        if self._whole is not None and not self._whole.adjusted(1, 1, -1, -1).contains(gone):
+            self._whole = None
+
+    def sizes(self) -> dict[str, Size]:
+        """The sizes of the nodes, for whoever lays out."""
+        return {node: item.geometry.size for node, item in self._nodes.items()}
+
+    def whole(self) -> QRectF:
+        """The rectangle about all nodes."""
+        if self._whole is None:
+            self._whole = self.about(self._nodes)
+        return QRectF(self._whole)
+
+    def about(self, nodes: Iterable[str]) -> QRectF:
+        """The rectangle about some nodes; what is not there is left out."""
+        corners = [self.index[node].getCoords() for node in nodes if node in self.index]
+        if not corners:
+            return QRectF()
+        lefts, tops, rights, bottoms = zip(*corners, strict=True)  # type: ignore[misc]
+        left, top = min(lefts), min(tops)
+        return QRectF(left, top, max(rights) - left, max(bottoms) - top)
