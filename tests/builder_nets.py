@@ -36,7 +36,7 @@ _SAMPLED: dict[tuple[int, ...], str] = {
     (5, 12): "nn.LSTM nn.GRU nn.RNN",
     (12,): "nn.LSTMCell nn.GRUCell nn.RNNCell",
     (5, 64): "nn.MultiheadAttention nn.TransformerEncoderLayer nn.TransformerDecoderLayer nn.Transformer",
-    (7,): "nn.Embedding nn.EmbeddingBag F.one_hot",
+    (7,): "nn.Embedding nn.EmbeddingBag F.embedding F.one_hot",
     (1,): "Tensor.expand",
     (8, 8, 8): """
         nn.GroupNorm nn.PixelShuffle nn.ChannelShuffle F.pixel_shuffle F.glu torch.chunk torch.split
@@ -61,6 +61,7 @@ DTYPES: dict[tuple[str, str], DType] = {
     **{(f"nn.MaxUnpool{n}d", "indices"): INT64 for n in (1, 2, 3)},
     ("F.one_hot", "tensor"): INT64,
     ("F.one_hot", "input"): INT64,
+    ("F.embedding", "input"): INT64,
     ("torch.gather", "index"): INT64,
     ("torch.index_select", "index"): INT64,
     ("torch.where", "condition"): DType("bool"),

@@ -81,7 +81,8 @@ TORCH_MODULES = """
     autograd builder.analysis builder.calls builder.class_args builder.class_code builder.codegen builder.call_code
     builder.constructor_code builder.containers builder.dependence builder.made_code
     builder.cost builder.custom_calls builder.explain builder.explain_joins
-    builder.explain_layers builder.explain_shapes builder.explain_told builder.findings builder.introspect builder.shapes
+    builder.explain_layers builder.explain_shapes builder.explain_told builder.findings builder.importer
+    builder.introspect builder.shapes
     builder.step_problems builder.variables data.loaders data.preview data.readers data.splits data.transforms
     export telemetry training.checkpoint training.choices training.devices training.loop training.metrics
 """

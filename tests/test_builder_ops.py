@@ -44,7 +44,7 @@ class TestEveryOp:
             if isinstance(node, ast.Import | ast.ImportFrom)
             for alias in node.names
         }
-        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} & {"torch", "nn", "F"}
+        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} & {"torch", "nn", "F", "ops"}
         assert imported == used
 
     def test_counts_the_parameters_that_torch_counts(self, spec: OpSpec) -> None:

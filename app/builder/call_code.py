@@ -130,7 +130,14 @@ class CallWriter:
         if key == "tuple":
             items = self._variables_at(step, step.spec.inputs[0]) or ["..."]
             return wrapped("(", items, ",)" if len(items) == 1 else ")", before=column)
+        if key == "operator.setitem":
+            return f"{taken[0]}.clone()"
         return taken[0]  # a tuple is taken apart by what stands before the sign
+
+    def filled(self, step: Step, target: str) -> str:
+        """The line that puts values at an index of the copy that the call made."""
+        index, value = (self._param_text(step, step.spec.params[0]), self.argument(step, step.spec.inputs[1]))
+        return f"{target}[{index}] = {value}"
 
     def _function_call(self, step: Step, taken: list[str], column: int) -> str:
         spec = step.spec

@@ -162,6 +162,8 @@ class ClassWriter:
             targets = f"({targets},)"  # a list of one
         text = f"        {targets} = " if targets else "        "
         text += "..." if step.spec.kind == "unknown" else self.calls.call(step, len(text))
+        if step.spec.key == "operator.setitem":
+            text += f"\n        {self.calls.filled(step, targets)}"
         comment = self._shape_comment(step)
         if comment and "\n" not in text and len(text) + len(comment) + 2 <= WIDTH:
             text += f"  {comment}"

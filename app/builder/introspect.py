@@ -20,6 +20,7 @@ from app.builder.catalog import SNAPSHOT, Catalog, OpSpec, Param, Port, dump
 from app.builder.literals import AUTO, DTYPES, DType
 from app.frozen import FrozenMap
 from app.resources import path as resource_path
+from app.torchvision_import import import_torchvision
 
 _ROOTS = {"nn": "torch.nn", "F": "torch.nn.functional", "torch": "torch", "Tensor": "torch.Tensor"}
 _KINDS = {"nn": "module", "F": "function", "torch": "function", "Tensor": "method", "operator": "operator"}
@@ -61,6 +62,8 @@ def find(target: str) -> Any:
     root, *names = target.split(".")
     if root == "own":
         return ops_values.OWN[names[0]]
+    if root == "torchvision":
+        return getattr(import_torchvision(names[0]), names[1])
     found: Any = {"torch": torch, "operator": __import__("operator")}[root]
     for name in names:
         found = getattr(found, name)

@@ -51,7 +51,7 @@ OPS: tuple[tuple[str, str], ...] = (
     """),
     *_functions("shape"),
     *_rows("drop", """
-        nn.Dropout nn.Dropout2d nn.Dropout1d nn.Dropout3d nn.AlphaDropout nn.FeatureAlphaDropout
+        nn.Dropout nn.Dropout2d nn.Dropout1d nn.Dropout3d nn.AlphaDropout nn.FeatureAlphaDropout ops.StochasticDepth
     """),
     *_functions("drop"),
     *_functions("merge"),
@@ -245,7 +245,8 @@ MAXIMUM: dict[str, float] = {
 LENIENT = frozenset(
     """
     nn.ConvTranspose1d nn.ConvTranspose2d nn.ConvTranspose3d nn.Softmax nn.Softmin F.softmax nn.CELU torch.sort
-    torch.index_select
+    torch.index_select torch.arange torch.linspace torch.eye torch.full F.log_softmax F.linear
+    F.conv1d F.conv2d F.conv3d
     nn.Upsample nn.UpsamplingNearest2d nn.UpsamplingBilinear2d F.interpolate nn.FractionalMaxPool2d
     nn.FractionalMaxPool3d
     """.split()

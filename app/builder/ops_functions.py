@@ -15,7 +15,7 @@ FUNCTIONS: dict[str, str] = {
         torch.sqrt torch.rsqrt torch.square torch.reciprocal torch.sin torch.cos torch.pow torch.clamp torch.cumsum
         torch.floor torch.ceil torch.round
     """,
-    "norm": "F.normalize",
+    "norm": "F.normalize F.layer_norm F.group_norm",
     "shape": """
         F.max_pool2d F.avg_pool2d F.adaptive_avg_pool2d F.interpolate F.pad F.pixel_shuffle F.pixel_unshuffle
         Tensor.view torch.reshape torch.flatten torch.permute torch.transpose torch.movedim torch.squeeze
@@ -25,7 +25,7 @@ FUNCTIONS: dict[str, str] = {
         torch.min torch.argmax torch.argmin torch.topk torch.sort torch.any torch.all
         torch.zeros_like torch.ones_like torch.full_like
         torch.zeros torch.ones torch.full torch.arange torch.linspace torch.eye
-        operator.getitem Tensor.size Tensor.shape Tensor.dim Tensor.numel tuple unpack
+        operator.getitem operator.setitem Tensor.size Tensor.shape Tensor.dim Tensor.numel tuple unpack
         Tensor.to Tensor.type_as Tensor.float Tensor.long Tensor.contiguous torch.clone torch.detach
         Tensor.requires_grad_
     """,
@@ -36,7 +36,7 @@ FUNCTIONS: dict[str, str] = {
         torch.einsum torch.cat torch.stack torch.eq torch.ne torch.lt torch.le torch.gt torch.ge torch.logical_and
         torch.logical_or torch.logical_not torch.where torch.masked_fill
     """,
-    "seq": "F.scaled_dot_product_attention F.one_hot torch.gather",
+    "seq": "F.scaled_dot_product_attention F.embedding F.one_hot torch.gather",
 }
 
 # Builtins have no Python signature; their schemas do. Several overloads exist, this names the one meant.
@@ -135,6 +135,8 @@ PARAMS: dict[tuple[str, str], dict[str, Any]] = {
     **{(key, "dim"): {"start": 1, "required": True} for key in ("F.softmax", "F.log_softmax")},
     **{(f"F.conv{n}d", part): {"count": n, "default": 1} for n in (1, 2, 3) for part in ("stride", "dilation")},
     **{(f"F.conv{n}d", "padding"): {"count": n, "default": 0, "choices": ("same", "valid")} for n in (1, 2, 3)},
+    ("F.layer_norm", "normalized_shape"): {"start": (8,), "minimum": 1, "count": 0},
+    ("F.group_norm", "num_groups"): {"start": 1, "minimum": 1},
     ("F.softmax", "dtype"): {"kind": "dtype"},
     ("F.log_softmax", "dtype"): {"kind": "dtype"},
     ("F.gelu", "approximate"): {"kind": "choice", "choices": ("none", "tanh")},

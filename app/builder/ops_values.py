@@ -54,6 +54,10 @@ SPECS: dict[str, OpSpec] = {
         _spec("operator.getitem", "operator", "shape", "getitem", target="operator.getitem", stem="item",
               inputs=(Port("input", "tensor or tuple"),), outputs=(Port("output", _ANY),),
               params=(Param("index", "index", required=True, optional=True, start=(Slice(), 0)),)),
+        _spec("operator.setitem", "operator", "shape", "setitem", target="own.setitem", stem="filled",
+              inputs=(_TENSOR, Port("value", _OPERAND)), params=(
+            Param("index", "index", required=True, optional=True, start=Slice()),
+            Param("value", "number", optional=True))),
         _spec("unpack", "operator", "shape", target="own.unpack", inputs=(Port("input", "tuple"),),
               outputs=tuple(Port(f"item{i}", _ANY) for i in range(PARTS)), outputs_by="count",
               params=(Param("count", "int", required=True, start=2, minimum=1, maximum=PARTS),)),
@@ -68,6 +72,10 @@ SPECS: dict[str, OpSpec] = {
                 inputs=(Port("input", _OPERAND), Port("other", _OPERAND)), outputs=(Port("output", _OPERAND),),
                 params=(Param("input", "number", optional=True), Param("other", "number", optional=True)))
           for name in ("floordiv", "mod", "pow")),
+        _spec("ops.StochasticDepth", "module", "drop", target="torchvision.ops.StochasticDepth", stem="stochastic_depth",
+              inputs=(Port("input"),), params=(
+            Param("p", "float", required=True, minimum=0, maximum=1, start=0.1, positional=True),
+            Param("mode", "choice", required=True, choices=("batch", "row"), start="row", positional=True))),
         _spec("operator.neg", "operator", "merge", target="operator.neg", inputs=(Port("input", _OPERAND),),
               outputs=(Port("output", _OPERAND),)),
     )
@@ -76,9 +84,16 @@ SPECS: dict[str, OpSpec] = {
 # The functions behind `own.`; what `operator` and torch do not have under a name of one word.
 OWN: dict[str, Any] = {
     "shape": lambda tensor: tensor.shape,
+    "setitem": lambda tensor, value, index: _filled(tensor, value, index),
     "unpack": lambda values, count: _taken_apart(values, count),
     "pack": lambda items: tuple(items),
 }
+
+
+def _filled(tensor: Any, value: Any, index: Any) -> Any:
+    copied = tensor.clone()
+    copied[index] = value
+    return copied
 
 
 def _taken_apart(values: Any, count: int) -> tuple[Any, ...]:
@@ -131,12 +146,25 @@ WORDS: dict[str, tuple[str, str, dict[str, str]]] = {
             "persistent": "Whether it stands in the state_dict.",
         },
     ),
+    "ops.StochasticDepth": (
+        "torchvision's stochastic depth: while training, leaves a whole branch out by chance.",
+        "It stands at the end of a residual branch; the expected value stays what it was.",
+        {
+            "p": "How likely a branch is left out.",
+            "mode": "batch leaves it out for all samples at once, row for each sample by itself.",
+        },
+    ),
     "Tensor.size": ("One size of a tensor, as a number.", "Size 0 is that of the batch.", {"dim": "Which size."}),
     "Tensor.shape": ("All sizes of a tensor, as a tuple.", "The first is that of the batch.", {}),
     "operator.getitem": (
         "What stands at an index: x[:, 0], x[..., 1:3], or an item of a tuple.",
         "A number takes one place away, a slice keeps some of them, None adds a dimension, ... stands for all between.",
         {"index": "What stands between the brackets."},
+    ),
+    "operator.setitem": (
+        "A copy of a tensor with other values at an index: x[:, 0] = value.",
+        "The tensor that arrives stays as it was, so that backward finds what it saved.",
+        {"index": "What stands between the brackets.", "value": "A number, or a tensor that fits there."},
     ),
     "unpack": (
         "Takes a tuple apart, such as the (h_n, c_n) of an LSTM or a shape.",

@@ -77,6 +77,9 @@ def variables(
             continue
         uses.subtract(refs(step))
         ended = {found[ref] for ref in refs(step) if uses[ref] == 0 and ref in found} - telling
+        if step.spec.key == "operator.setitem":  # two lines, and the second still reads everything but the tensor
+            ended &= {found.get(ref, "") for ref in step.args.get("input", ())}
+            ended -= {found.get(ref, "") for port, taken in step.args.items() if port != "input" for ref in taken}
         # Where branches meet, the trunk goes on.
         free = sorted(ended, key=lambda name: (order.get(name, len(order)), name))
         unused = [not uses[Ref(step.id, number)] for number in range(len(step.spec.outputs))]

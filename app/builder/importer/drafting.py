@@ -1,0 +1,313 @@
+"""What was traced as drafts: nodes and wires of one sheet, with the drafts of submodules in them."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from app.builder import ops
+from app.builder.catalog import Catalog, OpSpec
+from app.builder.importer.binding import Binder, Bound, Unbound, literal_of, signature_of
+from app.builder.importer.modules import described
+from app.builder.importer.tracing import Frame, Tracer
+from app.builder.literals import DType
+
+Source = tuple[str, int]  # a node of the draft and which of its outputs
+LARGEST_CONSTANT = 4096
+
+
+class DraftError(ValueError):
+    """A traced model that cannot be drawn; says where and why."""
+
+
+@dataclass
+class DraftNode:
+    """A node to be. `params` are literals; `inner` is what it holds if it is a block; `shares` the node whose module it
+    calls once more."""
+
+    id: str
+    op: str
+    name: str
+    params: dict[str, Any] = field(default_factory=dict)
+    inner: Draft | None = None
+    shares: str = ""
+    repeat: int = 1
+
+
+@dataclass
+class Draft:
+    """One sheet to be. `wires` are (source, output, target, port, index)."""
+
+    path: str
+    kind: str
+    nodes: dict[str, DraftNode] = field(default_factory=dict)
+    wires: list[tuple[str, int, str, str, int]] = field(default_factory=list)
+    inputs: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+
+
+class Drafter:
+    """Turns the frames of one trace into drafts. `model` is what was traced, with its real tensors."""
+
+    def __init__(self, tracer: Tracer, model: nn.Module, catalog: Catalog) -> None:
+        self.tracer, self.model, self.catalog = tracer, model, catalog
+        self.binder = Binder(catalog, tracer.values)
+        self.parameters = dict(model.named_parameters(remove_duplicate=False))
+        self.buffers = dict(model.named_buffers(remove_duplicate=False))
+        self.drafts: dict[str, Draft] = {}
+
+    def draft(self, frame: Frame) -> Draft:
+        """The draft of a frame and of everything in it. Raises DraftError."""
+        return _Sheet(self, frame).drawn()
+
+    def persistent(self, path: str) -> bool:
+        """Whether a buffer stands in the state_dict."""
+        owner, _, name = path.rpartition(".")
+        return name not in self.model.get_submodule(owner)._non_persistent_buffers_set
+
+
+class _Sheet:
+    def __init__(self, drafter: Drafter, frame: Frame) -> None:
+        self.drafter, self.frame = drafter, frame
+        self.draft = Draft(frame.path, type(frame.module).__name__)
+        self.places: dict[fx.Node, Source] = {}
+        self.constants: dict[fx.Node, Any] = {}
+        self.modules: dict[str, str] = {}
+        self.names: set[str] = set()
+        self.values = drafter.tracer.values
+
+    def drawn(self) -> Draft:
+        for node in self._needed():
+            try:
+                self._draw(node)
+            except Unbound as error:
+                where = self.frame.path or self.draft.kind
+                raise DraftError(f"{where}: {error}") from error
+        outputs = [leaf for leaf in self.frame.outputs if leaf is not None]
+        for number, leaf in enumerate(outputs):
+            if not isinstance(leaf, fx.Node):
+                raise DraftError(f"{self.frame.path or self.draft.kind} returns {leaf!r:.40}, which is no tensor")
+            name = "output" if len(outputs) == 1 else f"output{number + 1}"
+            made = self._add("output", self._fresh(name), {})
+            self._wire(leaf, made, "input")
+            self.draft.outputs.append(made.id)
+        return self.draft
+
+    def _needed(self) -> list[fx.Node]:
+        """The nodes that the outputs need, in order; calls of what has parameters are kept, its keys are wanted."""
+        wanted: set[fx.Node] = {leaf for leaf in self.frame.outputs if isinstance(leaf, fx.Node)}
+        order = []
+        for node in reversed(list(self.frame.graph.nodes)):
+            if node in wanted or node.op == "placeholder":
+                wanted.update(node.all_input_nodes)
+                order.append(node)
+        return order[::-1]
+
+    # --- Nodes
+
+    def _draw(self, node: fx.Node) -> None:
+        if node.op == "placeholder":
+            self._input(node)
+        elif node.op == "get_attr":
+            self._owned(node)
+        elif node in self.frame.inner:
+            self._block(node)
+        elif node.op == "call_module":
+            self._layer(node)
+        else:
+            self._function(node)
+
+    def _input(self, node: fx.Node) -> None:
+        name = self.frame.names[self.frame.inputs.index(node)]
+        value = self.values[node]
+        made = self._add("input", self._fresh(name), {})
+        if isinstance(value, torch.Tensor) and value.dim():
+            made.params["shape"] = tuple(value.shape[1:])
+            if value.dtype != torch.float32:
+                made.params["dtype"] = literal_of(value.dtype)
+        self.draft.inputs.append(made.id)
+        self.places[node] = (made.id, 0)
+
+    def _owned(self, node: fx.Node) -> None:
+        path, drafter = str(node.target), self.drafter
+        tensor: torch.Tensor | None = drafter.parameters.get(path)
+        tensor = drafter.buffers.get(path) if tensor is None else tensor
+        if node in drafter.tracer.constants or tensor is None:
+            return self._constant(node, drafter.tracer.constants[node], self._fresh("constant"), False)
+        name = self._relative(path)
+        if path in drafter.buffers and not drafter.persistent(path):
+            return self._constant(node, tensor, name, False)
+        params: dict[str, Any] = {"shape": tuple(tensor.shape)}
+        if tensor.dtype != torch.float32:
+            params["dtype"] = DType(str(tensor.dtype).removeprefix("torch."))
+        if path in drafter.parameters and not tensor.requires_grad:
+            params["requires_grad"] = False
+        op = "parameter" if path in drafter.parameters else "buffer"
+        self.places[node] = (self._add(op, name, params).id, 0)
+        self.names.add(name)
+        return None
+
+    def _constant(self, node: fx.Node, tensor: torch.Tensor, name: str, persistent: bool) -> None:
+        """A tensor whose values must stand in the source."""
+        if tensor.device.type == "meta" or tensor.numel() > LARGEST_CONSTANT or tensor.dtype.is_complex:
+            raise Unbound(f"a constant tensor of {tensor.numel()} values ({name}) is too large to stand in source")
+        params = {"value": _nested(tensor.tolist()), "dtype": DType(str(tensor.dtype).removeprefix("torch.")),
+                  "persistent": persistent}  # fmt: skip
+        self.places[node] = (self._add("constant", name, params).id, 0)
+
+    def _layer(self, node: fx.Node) -> None:
+        path = str(node.target)
+        module = self.drafter.model.get_submodule(path)
+        spec, params = described(module, self.drafter.catalog)
+        names = tuple(signature_of(type(module).forward)[1:])
+        given = self.drafter.binder.by_name(spec, list(node.args), dict(node.kwargs), names)
+        bound = Bound(spec.key)
+        for name, value in given.items():
+            self.drafter.binder.put(bound, spec, name, value)
+        _leave_to_arriving(spec, params, bound, self.values)
+        made = self._module(path, spec.key, {**params, **bound.params})
+        self._connect(made, bound)
+        self.places[node] = (made.id, 0)
+
+    def _block(self, node: fx.Node) -> None:
+        inner_frame = self.frame.inner[node]
+        inner = self.drafter.draft(inner_frame)
+        made = self._module(inner_frame.path, "", {}, inner)
+        for leaf, input_id in zip(node.args, inner.inputs, strict=True):
+            self._wire(leaf, made, inner.nodes[input_id].name)
+        self.places[node] = (made.id, 0)
+
+    def _module(self, path: str, op: str, params: dict[str, Any], inner: Draft | None = None) -> DraftNode:
+        first = self.modules.get(path)
+        if first is not None:
+            made = self._add(op, self._fresh(self.draft.nodes[first].name), {}, inner)
+            made.shares = first
+            return made
+        name = self._relative(path)
+        made = self._add(op, name if name not in self.names else self._fresh(name), params, inner)
+        self.names.add(made.name)
+        self.modules[path] = made.id
+        return made
+
+    def _function(self, node: fx.Node) -> None:
+        if self._plain(node):
+            return
+        like = next((n for n in self.frame.inputs if isinstance(self.values[n], torch.Tensor)), None)
+        bound = self.drafter.binder.bind(node, like)
+        spec = self.drafter.catalog[bound.key]
+        made = self._add(bound.key, self._fresh(spec.stem), bound.params)
+        self._connect(made, bound)
+        self.places[node] = (made.id, 0)
+
+    def _plain(self, node: fx.Node) -> bool:
+        """What is no call of its own here: one of several outputs, a size of a shape, a fact that the example tells."""
+        value = self.values[node]
+        if node.target is getattr:
+            source, name = node.args
+            if name in ("dtype", "device", "requires_grad", "is_cuda", "layout"):
+                self.constants[node] = value
+                return True
+            key = {"shape": "Tensor.shape", "ndim": "Tensor.dim"}.get(str(name))
+            if key is None:
+                raise Unbound(f"Tensor.{name} is not among the ops")
+            made = self._add(key, self._fresh(self.drafter.catalog[key].stem), {})
+            self._wire(source, made, "input")
+            self.places[node] = (made.id, 0)
+            return True
+        if node.target is operator.getitem and isinstance(node.args[0], fx.Node):
+            source, index = node.args
+            if isinstance(source, fx.Node) and type(index) is int and self._item(node, source, index):
+                return True
+        if node.op == "call_function" and node.target in (operator.not_, torch._assert) or isinstance(value, bool):
+            self.constants[node] = value
+            return True
+        return False
+
+    def _item(self, node: fx.Node, source: fx.Node, index: int) -> bool:
+        """An item of what has outputs of its own, or of a shape."""
+        whole = self.values[source]
+        place = self.places.get(source)
+        if place is None or not isinstance(whole, tuple | list):
+            return False
+        owner = self.draft.nodes[place[0]]
+        if owner.op == "Tensor.shape":
+            index = index % len(whole)
+            tensor = next(w for w in self.draft.wires if w[2] == owner.id)
+            made = self._add("Tensor.size", self._fresh("size"), {"dim": index})
+            self.draft.wires.append((tensor[0], tensor[1], made.id, "input", 0))
+            self.places[node] = (made.id, 0)
+            return True
+        several = owner.inner is not None or len(self._outputs(owner)) > 1
+        if several and place[1] == 0:
+            self.places[node] = (owner.id, index % len(whole))
+            return True
+        return False
+
+    def _outputs(self, node: DraftNode) -> tuple[Any, ...]:
+        spec = self.drafter.catalog[node.op]
+        return spec.outputs[: spec.outputs_given({p.name: p.default for p in spec.params} | node.params)]
+
+    # --- Wires
+
+    def _connect(self, made: DraftNode, bound: Bound) -> None:
+        for port, nodes in bound.ports.items():
+            for index, node in enumerate(nodes):
+                self._wire(node, made, port, index)
+        for port, node in bound.wired.items():
+            self._wire(node, made, port)
+
+    def _wire(self, node: Any, made: DraftNode, port: str, index: int = 0) -> None:
+        if node not in self.places:
+            known = self.constants.get(node, node)
+            raise Unbound(f"{made.name} takes {known!r:.40} as {port}, which no wire carries")
+        source, output = self.places[node]
+        self.draft.wires.append((source, output, made.id, port, index))
+
+    def _add(self, op: str, name: str, params: dict[str, Any], inner: Draft | None = None) -> DraftNode:
+        made = DraftNode(f"n{len(self.draft.nodes) + 1}", op, name, params, inner)
+        self.draft.nodes[made.id] = made
+        self.names.add(name)
+        return made
+
+    # --- Names
+
+    def _relative(self, path: str) -> str:
+        prefix = f"{self.frame.path}." if self.frame.path else ""
+        if not path.startswith(prefix):
+            raise Unbound(f"it uses {path}, which belongs to another module")
+        return path.removeprefix(prefix)
+
+    def _fresh(self, stem: str) -> str:
+        if stem not in self.names:
+            return stem
+        number = 2
+        while f"{stem}{number}" in self.names:
+            number += 1
+        return f"{stem}{number}"
+
+
+def _leave_to_arriving(spec: OpSpec, params: dict[str, Any], bound: Bound, values: Any) -> None:
+    """Sizes that the arriving shape decides are left to it, where it would decide so."""
+    for param in spec.params:
+        rule = ops.AUTO_RULES.get((spec.key, param.name))
+        if rule is None or param.name not in params:
+            continue
+        port, index = rule
+        nodes = bound.ports.get(port)
+        shape = getattr(values[nodes[0]], "shape", ()) if nodes else ()
+        try:
+            arriving: Any = shape[index]
+        except IndexError:
+            continue
+        arriving = tuple(arriving) if isinstance(index, slice) else arriving
+        mine = params[param.name]
+        if arriving == mine or (isinstance(arriving, tuple) and len(arriving) == 1 and arriving[0] == mine):
+            del params[param.name]
+
+
+def _nested(value: Any) -> Any:
+    return tuple(map(_nested, value)) if isinstance(value, list) else value

@@ -1,0 +1,418 @@
+"""One run of a module on meta tensors that writes down what was called: a graph for every submodule that was entered.
+
+`torch.fx` hands out proxies; each of these knows, beside its place in the graph, the meta value that an example has
+there. So shapes stay symbolic where they are computed with (`x.size(0)`), and a branch that asks for one takes the way
+that the example takes. Modules that the catalog has are left whole.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import copy
+import operator
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.fx import _symbolic_trace
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+
+
+class TraceError(RuntimeError):
+    """A module that cannot be followed; says where and why."""
+
+
+def set_item(tensor: torch.Tensor, index: Any, value: Any) -> torch.Tensor:
+    """What a tensor is after `tensor[index] = value`."""
+    changed = tensor.clone()
+    changed[index] = value
+    return changed
+
+
+class Training(int):
+    """`self.training` while tracing: true or false for a branch, and known again where it is handed on."""
+
+
+@dataclass
+class Frame:
+    """What one module did with what it was given. `path` is where it stands in the whole model.
+
+    `inputs` are the placeholders, in the order of the leaves of the arguments; `inner` has the frame of every call of
+    a submodule that was entered, by the node that stands for the call. `given` and `result` tell how arguments and
+    results are nested.
+    """
+
+    path: str
+    module: nn.Module
+    graph: fx.Graph
+    inputs: list[fx.Node] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    inner: dict[fx.Node, Frame] = field(default_factory=dict)
+    outer: dict[fx.Node, fx.Node] = field(default_factory=dict)
+    outputs: list[Any] = field(default_factory=list)
+    structure: Any = None
+
+
+class ValueProxy(fx.Proxy):
+    """A proxy that knows an example of its value, and passes for a tensor where that is one."""
+
+    tracer: Tracer
+
+    @property
+    def known(self) -> Any:
+        return self.tracer.values[self.node]
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return torch.Tensor if isinstance(self.known, torch.Tensor) else ValueProxy
+
+    def __getattr__(self, name: str) -> Any:
+        return _Attribute(self, name)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        tracer, old = self.tracer, self.tracer.latest(self.node)
+        tracer.became[old] = tracer.create_proxy("call_function", set_item, (self, index, value), {}).node
+
+    def __len__(self) -> int:
+        return len(self.known)
+
+    def __index__(self) -> int:
+        return operator.index(self.known)
+
+    def __int__(self) -> int:
+        return int(self.known)
+
+    def __float__(self) -> float:
+        return float(self.known)
+
+
+class _Attribute(ValueProxy):
+    """`x.shape`, or `x.view` before it is called."""
+
+    def __init__(self, root: ValueProxy, name: str) -> None:
+        self.root, self.attr, self.tracer = root, name, root.tracer
+        self._made: fx.Node | None = None
+
+    @property
+    def node(self) -> fx.Node:  # type: ignore[override]
+        if self._made is None:
+            self._made = self.tracer.create_proxy("call_function", getattr, (self.root, self.attr), {}).node
+        return self._made
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        made = self.tracer.create_proxy("call_method", self.attr, (self.root, *args), kwargs)
+        if self.attr.endswith("_") and not self.attr.endswith("__"):  # changed in place, and read anew from now on
+            self.tracer.became[self.tracer.latest(self.root.node)] = made.node
+        return made
+
+
+PROXIES = (ValueProxy, _Attribute)
+# Tensors made of sizes alone are part of the graph, wherever the sizes come from.
+FACTORIES = frozenset({torch.arange, torch.zeros, torch.ones, torch.full, torch.linspace, torch.eye})
+
+
+class Tracer(fx.Tracer):
+    """Traces one model. `whole` says which modules are not entered."""
+
+    def __init__(self, whole: Callable[[nn.Module], bool], cancelled: Callable[[], bool] = lambda: False) -> None:
+        super().__init__(param_shapes_constant=False)
+        self.proxy_buffer_attributes = True
+        self.whole, self.cancelled = whole, cancelled
+        self.values: dict[fx.Node, Any] = {}
+        self.became: dict[fx.Node, fx.Node] = {}
+        self.constants: dict[fx.Node, torch.Tensor] = {}
+        self.frames: list[Frame] = []
+        self._silent = 0
+
+    @property
+    def following(self) -> bool:
+        """Whether what is called now is written down."""
+        return bool(self.frames) and not self._silent
+
+    # --- The model and its frames
+
+    def follow(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame:
+        """The frame of the whole model, called with meta tensors. Raises TraceError."""
+        self._paths = {module: name for name, module in model.named_modules()}
+        self._owned = {id(t): name for name, t in (*model.named_parameters(remove_duplicate=False),
+                                                   *model.named_buffers(remove_duplicate=False))}  # fmt: skip
+        self.root, self.module_stack, self.node_name_to_scope = model, OrderedDict(), {}
+        self.scope = fx.proxy.Scope("", None)
+        patched = _symbolic_trace._wrapped_fns_to_patch.copy()
+        methods = _symbolic_trace._wrapped_methods_to_patch.copy()
+        # Functions that a library asked to leave whole are followed too, but for those that a catalog would have.
+        _symbolic_trace._wrapped_fns_to_patch.clear()
+        try:
+            with self._patched(), torch.no_grad(), _Factories(self):
+                return self._enter(model, "", type(model).forward, args, kwargs, None)[0]
+        except TraceError:
+            raise
+        except Exception as error:
+            where = self.frames[-1].path or type(model).__name__ if self.frames else type(model).__name__
+            raise TraceError(f"{where} cannot be followed: {type(error).__name__}: {error}") from error
+        finally:
+            _symbolic_trace._wrapped_fns_to_patch.update(patched)
+            _symbolic_trace._wrapped_methods_to_patch[:] = methods
+
+    @contextlib.contextmanager
+    def _patched(self) -> Iterator[None]:
+        call, read = nn.Module.__call__, nn.Module.__getattr__
+
+        def called(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if not self.following:
+                return call(module, *args, **kwargs)
+            return self._called(module, args, kwargs)
+
+        def attribute(module: nn.Module, name: str) -> Any:
+            value = read(module, name)
+            if not self.following or not isinstance(value, torch.Tensor):
+                return value
+            return self._owned_tensor(value, name)
+
+        nn.Module.__call__, nn.Module.__getattr__ = called, attribute  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            nn.Module.__call__, nn.Module.__getattr__ = call, read  # type: ignore[method-assign]
+
+    def _called(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
+        if self.cancelled():
+            raise TraceError("cancelled")
+        path = self._paths.get(module)
+        if path is None:
+            raise TraceError(f"{self.frames[-1].path}: a {type(module).__name__} is made while the model runs")
+        if self.whole(module):
+            return self.create_proxy("call_module", path, args, kwargs)
+        outer = self.frames[-1]
+        frame, made = self._enter(module, path, type(module).forward, args, kwargs, outer)
+        return made
+
+    def _enter(
+        self, module: nn.Module, path: str, forward: Any, args: Any, kwargs: Any, outer: Frame | None
+    ) -> tuple[Frame, Any]:
+        """Follow a submodule with a graph of its own; what comes back in the outer graph are items of the call."""
+        frame = Frame(path, module, fx.Graph())
+        leaves, structure = tree_flatten((args, kwargs))
+        names = _leaf_names(module, args, kwargs)
+        fresh: list[Any] = []
+        self.frames.append(frame)
+        self.graph = frame.graph
+        seen: dict[fx.Node, Any] = {}
+        for leaf, name in zip(leaves, names, strict=True):
+            if type(leaf) in PROXIES:
+                node = self.latest(leaf.node)
+                if node not in seen:
+                    seen[node] = self._placeholder(frame, name, self.values[node], node)
+                fresh.append(seen[node])
+            elif isinstance(leaf, torch.Tensor):
+                fresh.append(self._placeholder(frame, name, leaf, None))
+            else:
+                fresh.append(leaf)
+        given, named = tree_unflatten(fresh, structure)
+        result = forward(module, *given, **named)
+        frame.outputs, frame.structure = tree_flatten(_plain(result))
+        known = [self._known(leaf) for leaf in frame.outputs]
+        frame.outputs = [self._own(frame, leaf) for leaf in frame.outputs]
+        self.frames.pop()
+        if outer is None:
+            return frame, None
+        self.graph = outer.graph
+        call = self._call_of(frame, outer)
+        self.values[call] = tuple(known)
+        outer.inner[call] = frame
+        items = []
+        for number, leaf in enumerate(frame.outputs):
+            if isinstance(leaf, fx.Node):
+                item = outer.graph.create_node("call_function", operator.getitem, (call, number))
+                self.values[item] = known[number]
+                items.append(self.proxy(item))
+            else:
+                items.append(leaf)
+        return frame, tree_unflatten(items, frame.structure)
+
+    def _call_of(self, frame: Frame, outer: Frame) -> fx.Node:
+        """The node for the call of an entered module; everything that its inside took from outside is an argument."""
+        taken = []
+        for placeholder in frame.inputs:
+            node = frame.outer.get(placeholder)
+            taken.append(self._own(outer, self.proxy(node)) if node is not None else None)
+        return outer.graph.create_node("call_module", frame.path or "_", tuple(taken))
+
+    def _placeholder(self, frame: Frame, name: str, value: Any, node: fx.Node | None) -> ValueProxy:
+        made = frame.graph.placeholder(name)
+        frame.inputs.append(made)
+        frame.names.append(name)
+        self.values[made] = value
+        if node is not None:
+            frame.outer[made] = node
+        return self.proxy(made)
+
+    def _own(self, frame: Frame, leaf: Any) -> Any:
+        """The node of a leaf in the graph of a frame; what comes from further out is one more input."""
+        if type(leaf) not in PROXIES:
+            return leaf
+        node = self.latest(leaf.node)
+        if node.graph is frame.graph:
+            return node
+        known = next((p for p, outer in frame.outer.items() if outer is node), None)
+        if known is not None:
+            return known
+        return self._placeholder(frame, "taken", self.values[node], node).node
+
+    def latest(self, node: fx.Node) -> fx.Node:
+        """The node for what a tensor is now, after changes in place."""
+        while node in self.became:
+            node = self.became[node]
+        return node
+
+    def _known(self, leaf: Any) -> Any:
+        return self.values[self.latest(leaf.node)] if type(leaf) in PROXIES else leaf
+
+    def _owned_tensor(self, value: torch.Tensor, name: str) -> Any:
+        path = self._owned.get(id(value))
+        frame = self.frames[-1]
+        if path is None:
+            return value
+        for node in frame.graph.nodes:
+            if node.op == "get_attr" and node.target == path:
+                return self.proxy(node)
+        node = frame.graph.create_node("get_attr", path)
+        self.values[node] = value
+        return self.proxy(node)
+
+    # --- What fx asks
+
+    def proxy(self, node: fx.Node) -> ValueProxy:
+        return ValueProxy(node, self)
+
+    def create_arg(self, a: Any) -> Any:
+        if type(a) in PROXIES:
+            return self._own(self.frames[-1], a)
+        if isinstance(a, Training | torch.dtype | torch.device) or a is None or a is Ellipsis:
+            return a
+        if isinstance(a, torch.Tensor):
+            return self._constant(a)
+        if isinstance(a, tuple | list):
+            return type(a)(map(self.create_arg, a)) if type(a) in (tuple, list) else tuple(map(self.create_arg, a))
+        if isinstance(a, dict):
+            return {key: self.create_arg(value) for key, value in a.items()}
+        if isinstance(a, slice):
+            return slice(*(self.create_arg(part) for part in (a.start, a.stop, a.step)))
+        return a
+
+    def _constant(self, value: torch.Tensor) -> fx.Node:
+        """A tensor that is neither parameter nor buffer: made in `forward` or kept as a plain attribute."""
+        node = self.frames[-1].graph.create_node("get_attr", f"constant_{id(value)}")
+        self.values[node] = value.to("meta")
+        self.constants[node] = value
+        return node
+
+    def create_proxy(
+        self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *_: Any, **__: Any
+    ) -> Any:
+        given, named = self.create_arg(args), self.create_arg(kwargs)
+        node = self.frames[-1].graph.create_node(kind, target, given, named)
+        self.values[node] = self._computed(kind, target, given, named)
+        return self.proxy(node)
+
+    def _computed(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
+        """The value of a call, found by making it."""
+        args, kwargs = fx.map_arg((args, kwargs), lambda node: self.values[node])
+        args, kwargs = tree_map(_plain_flag, (args, kwargs))
+        self._silent += 1
+        try:
+            if kind == "call_module":
+                module = self.root.get_submodule(target)
+                return module(*args, **kwargs)
+            if target in FACTORIES:
+                kwargs = {**kwargs, "device": "meta"}
+            if kind == "call_method":
+                return getattr(args[0], target)(*args[1:], **kwargs)
+            return target(*args, **kwargs)
+        finally:
+            self._silent -= 1
+
+    def to_bool(self, obj: fx.Proxy) -> bool:
+        return bool(self.values[obj.node])
+
+    def iter(self, obj: Any) -> Iterator[Any]:
+        return builtins.iter([obj[number] for number in range(len(self.values[obj.node]))])
+
+    def keys(self, obj: fx.Proxy) -> Any:
+        raise TraceError(f"{self.frames[-1].path}: ** of a value that is computed")
+
+
+class _Factories(TorchFunctionMode):
+    """Sees the making of tensors out of numbers."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        super().__init__()
+        self._tracer = tracer
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in FACTORIES and self._tracer.following:
+            return self._tracer.create_proxy("call_function", func, args, kwargs or {})
+        return func(*args, **(kwargs or {}))
+
+
+def _plain_flag(value: Any) -> Any:
+    return bool(value) if type(value) is Training else value
+
+
+def _plain(result: Any) -> Any:
+    """Named tuples and ordered dicts as their plain kin, so that they can be rebuilt from their parts."""
+    if type(result) in PROXIES:
+        return result
+    if isinstance(result, tuple):
+        return tuple(map(_plain, result))
+    if isinstance(result, list):
+        return [_plain(item) for item in result]
+    if isinstance(result, dict):
+        return {key: _plain(value) for key, value in result.items()}
+    return result
+
+
+def _leaf_names(module: nn.Module, args: Any, kwargs: Any) -> list[str]:
+    """A name for each leaf of the arguments: that of the argument, numbered where it holds several."""
+    import inspect
+
+    names: list[str] = []
+    try:
+        parameters = list(inspect.signature(type(module).forward).parameters.values())[1:]
+    except (TypeError, ValueError):
+        parameters = []
+    plain = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    spread = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "x")
+    for number, value in enumerate(args):
+        name = plain[number] if number < len(plain) else f"{spread}{number}"
+        names += _numbered(name, len(tree_flatten(value)[0]))
+    for name, value in kwargs.items():
+        names += _numbered(name, len(tree_flatten(value)[0]))
+    return names
+
+
+def _numbered(name: str, count: int) -> list[str]:
+    return [name] if count == 1 else [f"{name}{number}" for number in range(count)]
+
+
+def on_meta(model: nn.Module, training: bool, whole: Callable[[nn.Module], bool]) -> nn.Module:
+    """A copy of a model on meta tensors, made without copying a value; `training` of every module that is entered can
+    be recognised."""
+    known: dict[int, Any] = {}
+    for tensor in (*model.parameters(), *model.buffers()):
+        empty = torch.empty_like(tensor, device="meta")
+        known[id(tensor)] = nn.Parameter(empty, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else empty
+    copied = copy.deepcopy(model, known)
+    copied.train(training)
+    todo = [copied]
+    while todo:
+        module = todo.pop()
+        if not whole(module):
+            module.__dict__["training"] = Training(training)
+            todo.extend(module.children())
+    return copied
