@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.builder import block_edits, block_expanding, block_making, block_params, edits
+from app.builder.analysis import analyse
 from app.builder.blocks import Block, BlockError, with_blocks
 from app.builder.catalog import Catalog, catalog
 from app.builder.codegen import generate
@@ -492,3 +493,23 @@ def test_a_run_of_the_tests_own_nets() -> None:
     project, _ = made()
     assert run(source(project), 3)[0].shape == (3, 6, 8, 8)
     assert isinstance(project.blocks["Unit"], Block)
+
+
+def test_numbers_and_tuples_go_over_the_edge_of_a_block() -> None:
+    graph = net(
+        [
+            ("input", "x", {"shape": (3, 4)}),
+            ("Tensor.size", "size", {"dim": 1}),
+            ("nn.ReLU", "relu", {}),
+            ("Tensor.view", "view", {"size": (-1, 12)}),
+            ("output", "y", {}),
+        ],
+        [("x", "size"), ("x", "relu"), ("relu", "view"), ("view", "y")],
+    )
+    project = edits.connect(Project(graph=graph), BASE, "size", 0, "view", "size[1]")
+    for chosen in (("size",), ("view",), ("size", "relu"), ("size", "relu", "view")):
+        after, new = made(project, chosen)
+        assert not analyse(after.graph, ops(after)).errors
+        assert same(after, project)
+        opened, _ = block_expanding.expand(after, "", ops(after), new)
+        assert same(opened, project)

@@ -73,7 +73,7 @@ def step_problems(step: Step, sheet: Findings) -> list[Problem]:
         if own := custom.why_failed(step.spec, step.node.name, words):
             return [Problem("error", step.id, *own)]
         return [explain(step, result if failed is None else _at_turn(result, failed), graph)]
-    misfit = _misfits(step, results, graph)
+    misfit = _misfits(step, results, graph, any_kind=_is_port(step, sheet))
     if misfit:
         return misfit
     if result.outcome is None:
@@ -121,7 +121,9 @@ def _repeat_problems(step: Step, result: StepResult) -> list[Problem]:
     return [Problem("error", step.id, message, "What is repeated takes a tensor and gives one. Set repeat to 1.")]
 
 
-def _misfits(step: Step, results: Mapping[str, StepResult], graph: Graph) -> list[Problem]:
+def _misfits(
+    step: Step, results: Mapping[str, StepResult], graph: Graph, any_kind: bool = False
+) -> list[Problem]:
     """Wires from an output that the call does not give, or that carry a tuple where a tensor is wanted."""
     for port in step.spec.inputs:
         for ref in step.args.get(port.name, ()):
@@ -136,15 +138,15 @@ def _misfits(step: Step, results: Mapping[str, StepResult], graph: Graph) -> lis
                     return [Problem("error", step.id, message, reason, port=port.name, cures=(cure,))]
                 return [Problem("error", step.id, message, reason, port=port.name)]
             kind = kind_of(outcome.outputs[ref.output])
-            if not kinds_fit(kind, port.kind):
+            if not any_kind and not kinds_fit(kind, port.kind):
                 message = f"{source.name} gives a {kind}, {step.node.name} wants a {port.kind} as {port.name}"
                 return [Problem("error", step.id, message, "Connect another output of it.", port=port.name)]
     return []
 
 
 def _is_port(step: Step, sheet: Findings) -> bool:
-    """Whether a step is an input of a block: its shape is that of what arrives at an instance."""
-    return step.spec.kind == "input" and sheet.given is not None
+    """Whether a step is an end of a block: an input has the shape of what arrives, an output gives any value on."""
+    return step.spec.kind in ("input", "output") and sheet.given is not None
 
 
 def _param_problems(step: Step, values: Mapping[str, Any]) -> list[Problem]:
