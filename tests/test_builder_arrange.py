@@ -69,7 +69,7 @@ def test_a_row_ends_between_modules_of_branches_rather_than_within_one() -> None
         assert places[f"a{i}"][0] < places[f"aa{i}"][0] < places[f"cat{i}"][0]
 
 
-def test_a_row_ends_where_a_frame_does_and_frames_keep_apart() -> None:
+def test_what_stands_in_a_frame_stays_in_its_row_and_frames_keep_apart() -> None:
     names = [f"fc{i}" for i in range(6)]
     rows: list[Any] = [("input", "x", {"shape": (8,)}), *(("nn.Linear", name, {}) for name in names)]
     project = Project(graph=net(rows, [*zip(["x", *names], names, strict=False)]))
@@ -77,8 +77,10 @@ def test_a_row_ends_where_a_frame_does_and_frames_keep_apart() -> None:
     spread = edits.place(project, {name: (200.0 * i, 400.0 if i < 3 else 900.0) for i, name in enumerate(names)})
     for part in (names[:3], names[3:]):
         spread, _ = notes_edits.frame(spread, part, {}, part[0])
-    after = layout.laid_out(spread, spread.graph.nodes, {}, 4000)
-    assert len({after.positions[name][1] for name in names[:3]}) == 1
-    first, second = after.comments.values()
-    assert first.y + first.height < second.y
-    assert notes_edits.framed(after.comments, after.positions, {}) == {"c1": tuple(names[:3]), "c2": tuple(names[3:])}
+    for width in (4000, 900, 300):
+        after = layout.laid_out(spread, spread.graph.nodes, {}, width)
+        first, second = after.comments.values()
+        assert first.y + first.height < second.y or first.x + first.width < second.x
+        held = notes_edits.framed(after.comments, after.positions, {})
+        assert list(held.values()) == [tuple(names[:3]), tuple(names[3:])]
+        assert (len({after.positions[name][1] for name in names[:3]}) == 1) == (width > 300)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import groupby, pairwise
 
 from app.builder import fold
 from app.builder.graph import Graph
@@ -56,26 +57,35 @@ def arrange(
     levels = _levels(graph, columns, sizes, row_width)
     if levels:
         return FrozenMap(_folded(levels, columns, lanes, graph, sizes))
-    before = ""
-    for group, part in _parts(columns, groups or {}):
-        y += FRAME_GAP - ROW_GAP if places and group != before else 0
-        before = group
-        for row in _rows(graph, columns, part, sizes, row_width):
-            y = _place_row(row, lanes, graph, sizes, y, places) + ROW_GAP
+    framed = _framed(columns, groups or {})
+    parts = _parts(columns, framed, sizes, row_width)
+    rows = [row for part in parts for row in _rows(graph, columns, part, framed, sizes, row_width)]
+    above = False
+    for row in rows:
+        in_frame = any(framed[i] for i in row)
+        y += FRAME_GAP - ROW_GAP if places and (above or in_frame) else 0
+        y = _place_row([columns[i] for i in row], lanes, graph, sizes, y, places) + ROW_GAP
+        above = in_frame
     return FrozenMap(places)
 
 
-def _parts(columns: list[list[str]], groups: Mapping[str, str]) -> list[tuple[str, range]]:
-    """The columns in ranges of one group each, "" for what stands in no frame or where frames are mixed."""
-    parts: list[tuple[str, range]] = []
-    for i, column in enumerate(columns):
-        found = {groups.get(node, "") for node in column}
-        group = found.pop() if len(found) == 1 else ""
-        if parts and parts[-1][0] == group:
-            parts[-1] = (group, range(parts[-1][1].start, i + 1))
-        else:
-            parts.append((group, range(i, i + 1)))
-    return parts
+def _framed(columns: list[list[str]], groups: Mapping[str, str]) -> list[str]:
+    """The group of each column, "" where it stands in no frame or in several."""
+    found = [{groups.get(node, "") for node in column} for column in columns]
+    return [next(iter(names)) if len(names) == 1 else "" for names in found]
+
+
+def _parts(
+    columns: list[list[str]], framed: list[str], sizes: Mapping[str, Size], row_width: float
+) -> list[range]:
+    """The columns in ranges, so that a frame that is too wide for one row has its rows to itself."""
+    parts, start = [], 0
+    for group, members in groupby(range(len(columns)), key=lambda i: framed[i]):
+        inside = list(members)
+        if group and _width([columns[i] for i in inside], sizes) > WIDEST * row_width:
+            parts += [range(start, inside[0]), range(inside[0], inside[-1] + 1)]
+            start = inside[-1] + 1
+    return [part for part in (*parts, range(start, len(columns))) if part]
 
 
 def complete(
@@ -214,11 +224,16 @@ def _lanes(graph: Graph, columns: list[list[str]]) -> dict[str, int]:
 
 
 def _rows(
-    graph: Graph, columns: list[list[str]], part: range, sizes: Mapping[str, Size], row_width: float
-) -> list[list[list[str]]]:
+    graph: Graph,
+    columns: list[list[str]],
+    part: range,
+    framed: list[str],
+    sizes: Mapping[str, Size],
+    row_width: float,
+) -> list[range]:
     """Columns broken into rows as a paragraph is broken into lines: evenly full, and where the fewest wires cross."""
     widths = [max(sizes.get(node, DEFAULT).width for node in columns[i]) for i in part]
-    crossing = _crossings(graph, columns)[part.start : part.stop + 1]
+    broken = _costs_of_breaks(graph, columns, part, framed)
     count = len(part)
     least = [0.0] * (count + 1)  # the cost of the rows from each column on, and where the first of them ends
     ends = [count] * (count + 1)
@@ -230,15 +245,25 @@ def _rows(
                 break
             over = max(0.0, width / row_width - 1)
             slack = 3.0 * over if over else (1 - width / row_width) ** 2
-            broken = 2.0 * max(0.0, crossing[end] - 1) if end < count else 0.0
-            cost = slack * (1 if over or end < count else 0.3) + broken + 0.2 + least[end]
+            cost = slack * (1 if over or end < count else 0.3) + broken[end] + 0.2 + least[end]
             if cost < least[start]:
                 least[start], ends[start] = cost, end
     rows, start = [], 0
     while start < count:
-        rows.append([columns[part[i]] for i in range(start, ends[start])])
+        rows.append(part[start : ends[start]])
         start = ends[start]
     return rows
+
+
+def _costs_of_breaks(graph: Graph, columns: list[list[str]], part: range, framed: list[str]) -> list[float]:
+    """What it costs to end a row before each column of a part. A frame that fits a row is not broken."""
+    costs = [2.0 * max(0.0, crossing - 1) for crossing in _crossings(graph, columns)[part.start : part.stop + 1]]
+    costs[-1] = 0.0
+    if len({framed[i] for i in part}) > 1:
+        for number, (before, after) in enumerate(pairwise(part), start=1):
+            if framed[before] and framed[before] == framed[after]:
+                costs[number] += 100.0
+    return costs
 
 
 def _width(columns: list[list[str]], sizes: Mapping[str, Size]) -> float:
