@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from textwrap import dedent
+from textwrap import dedent, indent
 
 import pytest
+import torch
 
 from app.builder.analysis import analyse
-from app.builder.graph import Graph
+from app.builder.blocks import Block, with_blocks
+from app.builder.catalog import catalog
+from app.builder.graph import Edge, Graph, Node
+from app.frozen import FrozenMap
 from app.source import make_module
 from tests.builder_nets import INT64, measured, net, returned, run, wired
 
@@ -486,3 +490,43 @@ def test_what_is_missing_stands_as_an_ellipsis() -> None:
 def test_equal_drawings_give_equal_text() -> None:
     assert analyse(CNN).source == analyse(CNN).source
     assert analyse(CNN).source.filename == analyse(CNN).source.filename
+
+
+def two_ends(first: dict[str, str], second: dict[str, str]) -> Graph:
+    rows = [("input", "x", {"shape": (4,)}), ("output", "out", first), ("output", "aux", second)]
+    rows += [("nn.Linear", "fc", {"out_features": 3}), ("nn.Linear", "side", {"out_features": 2})]
+    return net(rows, [("x", "fc"), ("x", "side"), ("fc", "out"), ("side", "aux")])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "ending", "outputs"),
+    [
+        ({"key": "out"}, {"key": "it's\n"}, """return {"out": y, "it's\\n": x}""", ("out", "aux")),
+        ({"key": "out"}, {"key": "out"}, "return y, x", ("out", "aux")),
+        ({"key": "out"}, {}, "return y, x", ("out", "aux")),
+        ({}, {"when": "training"}, "if self.training:\n    return y, x\nreturn y", ("out", "aux")),
+        ({"when": "eval"}, {"key": "aux", "when": "training"},
+         'if self.training:\n    return {"aux": x}\nreturn y', ("aux",)),
+        ({"when": "eval"}, {"when": "eval"}, "if self.training:\n    return None\nreturn y, x", ()),
+    ],
+)  # fmt: skip
+def test_outputs_under_keys_and_in_one_mode(
+    first: dict[str, str], second: dict[str, str], ending: str, outputs: tuple[str, ...]
+) -> None:
+    analysis = analyse(two_ends(first, second))
+    assert not analysis.errors and analysis.source.outputs == outputs
+    assert analysis.source.text.endswith(f"\n{indent(ending, ' ' * 8)}\n")
+    module = make_module(analysis.source)
+    assert len(module(torch.zeros(2, 4)) or ()) == len(outputs)
+    rows = analysis.source.text.splitlines()
+    assert all("return" in rows[analysis.source.lines[node][-1] - 1] for node in ("out", "aux"))
+
+
+def test_a_block_gives_back_all_that_it_has() -> None:
+    inner = Block("Two", two_ends({"key": "a"}, {"key": "b", "when": "training"}))
+    graph = net([("input", "x", {"shape": (4,)})])
+    nodes = [*graph.nodes.values(), Node("two", "block.Two", "two"), *(Node(n, "output", n) for n in ("p", "q"))]
+    edges = (Edge("x", 0, "two", "x"), Edge("two", 0, "p", "input"), Edge("two", 1, "q", "input"))
+    graph = Graph(FrozenMap({node.id: node for node in nodes}), edges)
+    source = analyse(graph, with_blocks(catalog(), FrozenMap({"Two": inner}))).source
+    assert [tuple(t.shape) for t in make_module(source).eval()(torch.zeros(2, 4))] == [(2, 3), (2, 2)]

@@ -9,8 +9,8 @@ from app.builder.blocks import Block
 from app.builder.catalog import Catalog, OpSpec
 from app.builder.graph import Edge, Graph, Node
 
-# What is larger, or nested deeper, is a class: a text can double with every level.
-LARGEST = 10_000
+# A chain with chains in it that is larger, or nested deeper, is a class: a text can double with every level.
+LARGEST = 2000
 DEEPEST = 16
 
 
@@ -58,14 +58,14 @@ class Chains:
         return None
 
     def _small(self, block: Block, order: tuple[Node, ...]) -> bool:
-        size, depth = 1, 1
+        size, depth = 1, 1  # a row of modules is as long as it is drawn
         for node in order:
             inner = self._catalog[node.op].definition if self._catalog is not None else None
             chain = self.of(inner) if inner is not None else None
             modules, levels = self._sizes[inner.name] if inner is not None and chain else (1, 0)
             size, depth = size + modules * node.repeat, max(depth, levels + 1)
         self._sizes[block.name] = size, depth
-        return size <= LARGEST and depth <= DEEPEST
+        return depth == 1 or (size <= LARGEST and depth <= DEEPEST)
 
 
 def _one_in_one_out(graph: Graph, node: Node, wire: Edge, spec: OpSpec) -> bool:
