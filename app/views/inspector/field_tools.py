@@ -27,19 +27,9 @@ class FieldTools(QObject):
     def __init__(self, edits: NodeEdits, background: Background, parent: QWidget) -> None:
         super().__init__(parent)
         self._edits, self._background = edits, background
-        self._form: ParamForm | None = None
+        self.form: ParamForm | None = None
         self._torch = False
         self.resolved: FrozenMap[str, Any] = FrozenMap()
-
-    @property
-    def form(self) -> ParamForm | None:
-        return self._form
-
-    @form.setter
-    def form(self, form: ParamForm | None) -> None:
-        self._form = form
-        if form is not None:
-            form.refused.connect(self._ask_torch)
 
     def set_torch_loaded(self) -> None:
         """From here on torch is asked what it says of values that are refused."""
@@ -54,7 +44,7 @@ class FieldTools(QObject):
 
     def fill(self, menu: QMenu, name: str) -> None:
         """Put into a menu what can be done with a parameter."""
-        form = self._form
+        form = self.form
         if form is None:
             return
         row, param = form.rows[name], form.rows[name].param
@@ -80,8 +70,8 @@ class FieldTools(QObject):
 
     def _ask_name(self, name: str) -> None:
         """Ask what the parameter is to be called on the block; a parameter that cannot be exposed says why."""
-        assert self._form is not None
-        row = self._form.rows[name]
+        assert self.form is not None
+        row = self.form.rows[name]
         why = self._edits.why_not_exposed(name)
         if why:
             row.say(why)
@@ -92,29 +82,29 @@ class FieldTools(QObject):
 
     def _pick_source(self, name: str, port: str) -> None:
         """Let a person choose the output that gives a parameter."""
-        assert self._form is not None
+        assert self.form is not None
         graph, catalog = self._edits.front.graph, self._edits.front.catalog
         picks = [
             Pick(source, source.name, spec.label, spec.category)
             for source in self._edits.sources(port)
             if (spec := catalog.of(graph, graph.nodes[source.node]))
         ]
-        picker = Picker(f"Wire {port} from", picks, _NOTHING, self._form)
+        picker = Picker(f"Wire {port} from", picks, _NOTHING, self.form)
         picker.picked.connect(lambda source: self._wire(name, source, port))
-        picker.open_below(self._form.rows[name].editor or self._form)
+        picker.open_below(self.form.rows[name].editor or self.form)
 
     def _wire(self, name: str, source: Any, port: str) -> None:
         try:
             self._edits.wire(source, port)
         except ConnectError as error:
-            if self._form is not None:
-                self._form.rows[name].say(str(error))
+            if self.form is not None:
+                self.form.rows[name].say(str(error))
 
     # --- What torch says
 
-    def _ask_torch(self, name: str, text: str) -> None:
+    def ask_torch(self, name: str, text: str) -> None:
         """Ask torch what it has against a text that was refused; its words come below ours."""
-        form = self._form
+        form = self.form
         if not self._torch or form is None:
             return
         params = {**self._edits.owner.params, **self.resolved}

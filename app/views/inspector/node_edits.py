@@ -183,9 +183,8 @@ class NodeEdits:
 
     def modules(self) -> tuple[Node, ...]:
         """The nodes whose module this one could call: those of its op that have one of their own."""
-        nodes = self.front.graph.nodes.values()
-        owner = self.owner.id
-        return tuple(n for n in nodes if n.op == self.node.op and not n.shares and n.id not in (owner, self.id))
+        op, taken = self.node.op, (self.owner.id, self.id)
+        return tuple(n for n in self.front.graph.nodes.values() if n.op == op and not n.shares and n.id not in taken)
 
     def share(self, with_node: str) -> None:
         """Call the module of another node. Raises GraphError."""

@@ -29,7 +29,7 @@ from app.views.inspector.instance_section import InstanceSection
 from app.views.inspector.module_section import ModuleSection, names
 from app.views.inspector.node_edits import NodeEdits
 from app.views.inspector.picker import Pick, Picker
-from app.views.inspector.sections import CostSection, ProblemsSection, Shown, emptied
+from app.views.inspector.sections import CostSection, ProblemsSection, Shown
 from app.views.inspector.values import Scope
 from app.views.live_catalog import LiveCatalog
 from app.views.widgets import Section
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from app.builder.introspect import Documentation
 
 _OWNING = ("module", "block", "custom")
+_KEPT = 12  # forms of ops
 
 
 class NodePage(QWidget):
@@ -61,6 +62,8 @@ class NodePage(QWidget):
         self._node_id = ""
         self._spec: OpSpec | None = None
         self._scope: Scope | None = None
+        self._scopes: dict[str, Scope] = {}
+        self._forms: dict[object, ParamForm] = {}
         self._made: object = None
         self._analysis: Analysis | None = None
         self._network: NetworkCost | None = None
@@ -70,6 +73,9 @@ class NodePage(QWidget):
         self.instance = InstanceSection()
         self.parameters = Section("Parameters")
         self.owned = label("", "caption", "accent", wrap=True)
+        self.nothing = label("", "label", "text3", wrap=True)
+        for words in (self.owned, self.nothing):
+            self.parameters.body_layout.addWidget(words)
         self.module = ModuleSection()
         self.inits = InitsSection(background)
         self.shape = ExplainSection()
@@ -133,12 +139,12 @@ class NodePage(QWidget):
         if block is None:
             self._scope = None
         elif self._scope is None or self._scope.block != block.name:
-            self._scope = Scope(block.name, ())
+            self._scope = self._scopes.setdefault(block.name, Scope(block.name, ()))
         if self._scope is not None and block is not None:
             self._scope.names = tuple(param.name for param in block.params)
-        if (made := (spec.key, spec.kind, spec.params, id(self._scope))) != self._made:
+        if (made := (spec.key, spec.kind, spec.params, self._scope.block if self._scope else "")) != self._made:
             self._made = made
-            self._make_form(spec)
+            self._take_form(made, spec)
         elif other and self.form is not None:
             self.form.forget()
         self._spec = spec
@@ -160,23 +166,35 @@ class NodePage(QWidget):
         """What the nodes cost; `show_node` shows it."""
         self._network = network
 
-    def _make_form(self, spec: OpSpec) -> None:
-        self.owned = label("", "caption", "accent", wrap=True)
-        column = emptied(self.parameters)
-        column.addWidget(self.owned)
-        self.form = None
-        if spec.params:
-            tools = self.tools.fill if self.tools.any_for(spec, self._scope) else None
-            self.form = ParamForm(spec.params, scope=self._scope, tools=tools, defaults=spec.kind == "block")
-            self.form.edited.connect(self.edits.set)
-            self.form.reset.connect(self.edits.reset)
-            self.form.cut.connect(self.edits.cut)
-            column.addWidget(self.form)
-        else:
-            words = f"{spec.label} has no parameters." if spec.kind != "unknown" else "Kept as they are in the file."
-            column.addWidget(label(words, "label", "text3", wrap=True))
+    def _take_form(self, made: tuple[object, ...], spec: OpSpec) -> None:
+        """Put the form of an op in the place of the one that is shown; those used last are kept."""
+        if self.form is not None:
+            self.form.hide()
+        self.form = self._forms.pop(made, None)
+        if self.form is None and spec.params:
+            self.form = self._make_form(spec)
+        if self.form is not None:
+            self._forms[made] = self.form
+            self.form.forget()
+            self.form.show()
+        while len(self._forms) > _KEPT:
+            old = self._forms.pop(next(iter(self._forms)))
+            old.deleteLater()
+        words = f"{spec.label} has no parameters." if spec.kind != "unknown" else "Kept as they are in the file."
+        self.nothing.setText(words)
+        self.nothing.setVisible(self.form is None)
         self.tools.form = self.form
         self.parameters.set_action("Reset to defaults" if spec.params else "", quiet=True)
+
+    def _make_form(self, spec: OpSpec) -> ParamForm:
+        tools = self.tools.fill if self.tools.any_for(spec, self._scope) else None
+        form = ParamForm(spec.params, scope=self._scope, tools=tools, defaults=spec.kind == "block")
+        form.edited.connect(self.edits.set)
+        form.reset.connect(self.edits.reset)
+        form.cut.connect(self.edits.cut)
+        form.refused.connect(self.tools.ask_torch)
+        self.parameters.body_layout.addWidget(form)
+        return form
 
     def _document_form(self, answer: Documentation) -> None:
         if self.form is not None:

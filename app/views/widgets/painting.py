@@ -157,7 +157,10 @@ def label(text: str, role: str = "body", tone: str = "", *, wrap: bool = False) 
 
 def set_property(widget: QWidget, name: str, value: str | bool) -> None:
     """Set a property that the stylesheet asks for, and have the widget styled anew."""
-    if widget.property(name) != value:
+    before = widget.property(name)
+    if before is None and not value:  # no rule of the stylesheet asks for what is not so
+        return
+    if before != value:
         widget.setProperty(name, value)
         widget.style().unpolish(widget)
         widget.style().polish(widget)
