@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt
-from PySide6.QtGui import QDragEnterEvent, QDragMoveEvent, QGuiApplication
+from PySide6.QtGui import QContextMenuEvent, QDragEnterEvent, QDragMoveEvent, QGuiApplication
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMenu
 
@@ -247,6 +247,23 @@ def test_the_colour_comes_from_the_menu(table: Table) -> None:
     assert isinstance(colours, QMenu)
     choice = next(action for action in colours.actions() if action.text() == "Convolution")
     assert one_step(table, choice.trigger, "Colour 1 frame").comments[frame].color == "conv"
+
+
+def test_the_menu_key_opens_the_menu_of_what_is_selected(table: Table) -> None:
+    frame, wire = framed(table, "conv1"), table.scene.graph.into(table.id("relu1"))[0]
+    for select, entry in (
+        (lambda: table.canvas.commands.select((), [frame]), "Colour"),
+        (lambda: table.canvas.commands.select([table.id("fc1")]), "Connect to…"),
+        (lambda: table.canvas.commands.select_wire(wire), "Add a Bend"),
+        (lambda: table.canvas.commands.select(()), "Comment Here"),
+    ):
+        select()
+        spot = QPoint(1, 1)
+        event = QContextMenuEvent(QContextMenuEvent.Reason.Keyboard, spot, table.view.mapToGlobal(spot))
+        QApplication.sendEvent(table.view.viewport(), event)
+        menu = table.canvas.findChildren(QMenu, options=Qt.FindChildOption.FindDirectChildrenOnly)[-1]
+        assert entry in [action.text() for action in menu.actions()]
+        menu.close()
 
 
 def test_notes_by_keyboard_alone(table: Table) -> None:

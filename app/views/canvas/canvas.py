@@ -140,7 +140,8 @@ class Canvas(QWidget):
         view.parameter_wanted.connect(self.connector.to_parameter)
         view.pressed.connect(self.glide.finish)
         self.glide.moving.connect(self._dragging)
-        view.menu_wanted.connect(self._menu)
+        view.menu_wanted.connect(self.open_menu)
+        view.menu_key.connect(self.hand.open_menu)
         view.dragging.connect(self._dragging)
         view.focus_ring.connect(self.ring.setVisible)
         self.zoom_control.out.clicked.connect(lambda: view.zoom_by(0.8))
@@ -329,7 +330,8 @@ class Canvas(QWidget):
     def _back_to_view(self) -> None:
         self.view.setFocus()
 
-    def _menu(self, hit: Hit, spot: QPoint) -> None:
+    def open_menu(self, hit: Hit, spot: QPoint) -> None:
+        """The menu for what is hit, at a spot of the screen."""
         menu = menu_for(self, hit, spot)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.popup(spot)

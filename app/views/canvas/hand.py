@@ -8,6 +8,7 @@ from PySide6.QtCore import QPointF, QRectF
 
 from app.builder.graph import Edge
 from app.views.canvas import walking
+from app.views.canvas.hit import NOTHING, Hit
 from app.views.widgets.painting import announce
 
 if TYPE_CHECKING:
@@ -106,6 +107,29 @@ class Hand:
                 canvas.commands.lay_out(max(canvas.width() - 96.0, 640.0))
                 if len(canvas.selection.ids) < 2:
                     canvas.frame_all()  # now that everything is in its new place, and not on its way there
+
+    def open_menu(self) -> None:
+        """The menu for what is selected, where it stands; that of nothing in the middle."""
+        canvas, scene = self._canvas, self._canvas.scene
+        nodes, notes = canvas.selection.ids & scene.nodes.keys(), scene.notes.selected
+        if nodes:
+            node = min(nodes, key=lambda one: (scene.nodes[one].y(), scene.nodes[one].x()))
+            hit, point = Hit(node=node), scene.nodes[node].body.bottomLeft()
+        elif notes:
+            note = min(notes)
+            hit, point = Hit(note=note), scene.notes.items[note].body.topLeft() + QPointF(24, 24)
+        elif len(scene.selected_wires) == 1:
+            wire = next(iter(scene.selected_wires))
+            chosen = scene.bends.selected
+            bend = chosen[1] if chosen is not None and chosen[0] == wire else None
+            middle = scene.wires[wire].way.path.pointAtPercent(0.5)
+            hit, point = Hit(wire=wire, bend=bend), middle if bend is None else scene.bends.points(wire)[bend]
+        else:
+            hit, point = NOTHING, canvas.view.visible_area().center()
+        if not canvas.view.visible_area().contains(point):
+            canvas.view.show_point(point)
+        view = canvas.view
+        canvas.open_menu(hit, view.viewport().mapToGlobal(view.mapFromScene(point)))
 
     def cancel(self) -> None:
         """Cancel the gesture under way; without one select nothing; with nothing selected go out of the block."""

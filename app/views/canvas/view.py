@@ -50,6 +50,7 @@ class CanvasView(RoamingView):
     parameter_wanted = Signal(str, int, str, object, QPointF)  # source, output, target, names, where it was let go
     pressed = Signal()
     menu_wanted = Signal(object, QPoint)
+    menu_key = Signal()
     dragging = Signal(bool)
     focus_ring = Signal(bool)
 
@@ -231,8 +232,11 @@ class CanvasView(RoamingView):
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         self.cancel_gesture()
-        hit = self.canvas_scene.hit(self.mapToScene(event.pos()), self.zoom)
-        self.menu_wanted.emit(hit, event.globalPos())
+        if event.reason() == QContextMenuEvent.Reason.Keyboard:
+            self.menu_key.emit()
+        else:
+            hit = self.canvas_scene.hit(self.mapToScene(event.pos()), self.zoom)
+            self.menu_wanted.emit(hit, event.globalPos())
         event.accept()
 
     # --- Drops from the palette
