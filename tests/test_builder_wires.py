@@ -446,3 +446,25 @@ def test_training_and_autograd_know_whose_a_free_parameter_is() -> None:
     still = wired(graph.without_nodes(["fc"]).with_param("scale", "requires_grad", False), "mul", "y")
     said = [problem.message for problem in preflight.problems(replace(project, graph=still), analyse(still))]
     assert "There is nothing to learn" in said
+
+
+@pytest.mark.parametrize(
+    ("op", "params", "says"),
+    [
+        ("parameter", {"dtype": INT64}, "Only Tensors of floating point"),
+        ("buffer", {"fill": "normal", "dtype": INT64}, "expected a floating-point"),
+        ("buffer", {"fill": "uniform", "low": 2.0}, "uniform wants low (2.0) below high (1.0)"),
+    ],
+)
+def test_a_free_tensor_that_torch_refuses_is_an_error(op: str, params: dict[str, Any], says: str) -> None:
+    rows: list[Row] = [("input", "x", {"shape": (1, 64)}), (op, "it", params), ("operator.add", "s", {}),
+                       ("output", "y", {})]  # fmt: skip
+    (problem,) = analyse(net(rows, [("x", "s"), ("it", "s", "other"), ("s", "y")])).errors
+    assert problem.node == "it" and says in problem.torch_message
+
+
+def test_what_no_processor_can_make_is_an_error_before_it_runs() -> None:
+    rows: list[Row] = [("input", "x", {"shape": (4,)}), ("torch.arange", "it", {"dtype": DType("complex64")}),
+                       ("output", "y", {})]  # fmt: skip
+    (problem,) = analyse(net(rows, [("x", "it", "like"), ("it", "y")])).errors
+    assert problem.node == "it" and "arange" in problem.message

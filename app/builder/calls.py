@@ -120,6 +120,9 @@ def _free_tensor(spec: OpSpec, params: FrozenMap[str, Any]) -> Ran | Failed:
     """A parameter or a buffer: nothing arrives, so nothing in it depends on N."""
     try:
         tensor = free_tensors.made(spec.key, params)
+        if str(tensor.dtype) != "torch.float32":  # meta tensors pass where no CPU knows how
+            small = {"shape": (1,) * len(params["shape"])} if "shape" in params else {}
+            free_tensors.made(spec.key, params.update(small), "cpu")
         if spec.kind == "parameter" and params.get("requires_grad", True):
             tensor = torch.nn.Parameter(tensor)
     except Exception as error:  # whatever torch raises is the answer

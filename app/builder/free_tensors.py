@@ -94,6 +94,8 @@ def made(key: str, params: Mapping[str, Any], device: str = "meta") -> Tensor:
     """The tensor itself; raises what torch raises, and ValueError for a shape that the filling cannot have."""
     import torch
 
+    # Tried on the CPU, it draws from a generator of its own.
+    chance: dict[str, Any] = {} if device == "meta" else {"generator": torch.Generator(device).manual_seed(0)}
     if key == "constant":
         dtype = getattr(torch, params["dtype"].name) if params.get("dtype") is not None else None
         return torch.tensor(params["value"], dtype=dtype, device=device)
@@ -101,11 +103,11 @@ def made(key: str, params: Mapping[str, Any], device: str = "meta") -> Tensor:
     where: dict[str, Any] = {"dtype": getattr(torch, _dtype(params).name), "device": device}
     value = {name: params.get(name, default) for name, default in _DEFAULTS.items()}
     if fill == "normal":
-        return torch.randn(shape, **where) * value["std"]
+        return torch.randn(shape, **chance, **where) * value["std"]
     if fill == "uniform":
         if value["low"] > value["high"]:
             raise ValueError(f"uniform wants low ({value['low']}) below high ({value['high']})")
-        return torch.empty(shape, **where).uniform_(value["low"], value["high"])
+        return torch.empty(shape, **where).uniform_(value["low"], value["high"], **chance)
     if fill == "full":
         return torch.full(shape, value["value"], **where)
     if fill == "eye":
