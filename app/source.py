@@ -40,8 +40,8 @@ class ClassText:
 
     `blocks` maps nodes that are instances of another class of the text to its name, and `repeated` are the nodes whose
     attribute is a list of modules. `placed` has the blocks that have no class, as they are written at an instance: one
-    for each of its repetitions, the last for all behind it. The modules in one have numbers for names; repetitions of
-    those that are `spread` take the numbers that follow.
+    for each of its repetitions, the last for all behind it. The modules in one have numbers for names; of those that
+    are `spread` so many repetitions stand side by side, under the numbers that follow.
     """
 
     lines: FrozenMap[str, tuple[int, ...]] = field(default_factory=FrozenMap)
@@ -49,7 +49,7 @@ class ClassText:
     blocks: FrozenMap[str, str] = field(default_factory=FrozenMap)
     repeated: frozenset[str] = frozenset()
     placed: FrozenMap[str, tuple[ClassText, ...]] = field(default_factory=FrozenMap)
-    spread: frozenset[str] = frozenset()
+    spread: FrozenMap[str, int] = field(default_factory=FrozenMap)
 
     def module(self, node: str, number: int) -> str:
         """The attribute path of one repetition of a node."""
@@ -68,9 +68,9 @@ class Source:
     """The text of `class Net(nn.Module)` and which node of the drawing each line and module belongs to.
 
     `lines` maps node ids to 1-based line numbers, `modules` maps node ids to attribute paths of the module
-    (`conv1`), which are the prefixes of its state_dict keys. Both are of the network's own nodes; `within` gives those
-    of a block. `classes` has every class of the text by the name of its block, the network's under "". `files` are
-    those that the text imports classes from.
+    (`conv1`, `layers.0`), which are the prefixes of its state_dict keys. Both are of the network's own nodes; `within`
+    gives those of a block, and in `further` those of repetitions that stand beside the first. `classes` has every class
+    of the text by the name of its block, the network's under "". `files` are those that the text imports classes from.
     """
 
     text: str
@@ -81,6 +81,7 @@ class Source:
     class_name: str = "Net"
     classes: FrozenMap[str, ClassText] = field(default_factory=FrozenMap)
     files: tuple[LayerFile, ...] = ()
+    further: FrozenMap[str, tuple[str, ...]] = field(default_factory=FrozenMap)
 
     def within(self, path: Path) -> Source:
         """The same text with the lines and modules of the block at a path; without any if there is no such block."""
@@ -92,7 +93,11 @@ class Source:
             prefix += f"{part.module(node, number)}."
             part = turns[min(number, len(turns) - 1)] if turns else self.classes[part.blocks[node]]
         modules = FrozenMap({node: prefix + name for node, name in part.modules.items()})
-        return replace(self, lines=part.lines, modules=modules)
+        further = {
+            node: tuple(prefix + part.module(node, number) for number in range(1, count))
+            for node, count in part.spread.items()
+        }
+        return replace(self, lines=part.lines, modules=modules, further=FrozenMap(further))
 
     @property
     def filename(self) -> str:

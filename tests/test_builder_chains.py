@@ -158,6 +158,7 @@ def test_the_way_in_leads_to_lines_and_modules() -> None:
     source = analysed(NET, *BLOCKS).source
     body = source.within((("a", 0), ("body", 0)))
     assert dict(body.modules) == {"first": "stages.0.body.0", "c1": "stages.0.body.1", "pool": "stages.0.body.3"}
+    assert dict(body.further) == {"c1": ("stages.0.body.2",)}
     assert rows_of(body, "pool") == ["nn.MaxPool2d(2),"] and len(rows_of(body, "c1")) == 2
     inner = source.within((("b", 0), ("body", 0), ("first", 0)))
     assert dict(inner.modules) == {

@@ -88,7 +88,7 @@ def _class_text(
         blocks=FrozenMap(blocks),
         repeated=frozenset() if part.chain else repeated,
         placed=FrozenMap(placed),
-        spread=repeated if part.chain else frozenset(),
+        spread=FrozenMap({node.id: node.repeat for node in part.chain if node.repeat > 1}),
     )
 
 

@@ -94,6 +94,15 @@ def path_parts(name: str) -> tuple[str, ...]:
     return (identifier(first) if first.isdecimal() else first, *others)
 
 
+def written(name: str) -> str:
+    """The attribute path that a node of this name has if nothing else is called so.
+
+    >>> written("layers.0"), written("conv 1")
+    ('layers.0', 'conv_1')
+    """
+    return ".".join(path_parts(name))
+
+
 def _part(text: str) -> str:
     number = text.isascii() and text.isdecimal() and len(text) < 10 and (text == "0" or text[0] != "0")
     word = text.isidentifier() and not keyword.iskeyword(text)

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QMenu, QVBoxLayout, QWidge
 
 from app.builder.catalog import OpSpec
 from app.builder.graph import Graph, Node
-from app.builder.names import identifier
+from app.builder.names import written as written_name
 from app.views import icons, theme
 from app.views.inspector.undo_keys import leaves_to_window
 from app.views.widgets import icon_button
@@ -187,7 +187,7 @@ class NodeHeader(QWidget):
     def _say(self, problem: str | None) -> None:
         set_property(self.name, "invalid", problem is not None)
         self.name.setAccessibleDescription(problem or "")
-        written = identifier(self._node.name)
+        written = written_name(self._node.name)
         note = f"In the code: {written}" if self._node.name and written != self._node.name else ""
         self.note.setText(problem or note)
         set_property(self.note, "tone", "error" if problem else "text3")

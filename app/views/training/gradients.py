@@ -63,7 +63,8 @@ class BoundsTracker:
 def nodes_by_layer(source: Source, layers: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """The nodes whose module each layer is, or lies in; several where weights are shared."""
     owners: dict[str, tuple[str, ...]] = {}
-    for node, path in source.modules.items():
+    beside = ((node, path) for node, paths in source.further.items() for path in paths)
+    for node, path in (*source.modules.items(), *beside):
         owners[path] = (*owners.get(path, ()), node)
     found: dict[str, tuple[str, ...]] = {}
     for layer in layers:
