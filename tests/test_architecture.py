@@ -79,12 +79,11 @@ QT = {"PySide6", "shiboken6", "pyqtgraph", "pytestqt"}
 # imports these inside a function, so that the window stands before torch is loaded.
 TORCH_MODULES = """
     autograd builder.analysis builder.calls builder.class_args builder.class_code builder.codegen builder.call_code
-    builder.constructor_code builder.containers builder.dependence builder.made_code
-    builder.cost builder.custom_calls builder.explain builder.explain_joins
-    builder.explain_layers builder.explain_shapes builder.explain_told builder.findings builder.importer
-    builder.introspect builder.shapes
-    builder.step_problems builder.variables data.loaders data.preview data.readers data.splits data.transforms
-    export telemetry training.checkpoint training.choices training.devices training.loop training.metrics
+    builder.constructor_code builder.containers builder.dependence builder.made_code builder.cost
+    builder.custom_calls builder.explain builder.explain_joins builder.explain_layers builder.explain_shapes
+    builder.explain_told builder.findings builder.importer builder.introspect builder.shapes builder.step_problems
+    builder.variables data.loaders data.preview data.readers data.splits data.transforms export telemetry
+    training.checkpoint training.choices training.devices training.loop training.metrics
 """
 HEAVY = {"torch", "torchvision", "sklearn", "scipy", "safetensors"}
 
