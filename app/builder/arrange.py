@@ -59,7 +59,8 @@ def arrange(
         return FrozenMap(_folded(levels, columns, lanes, graph, sizes))
     framed = _framed(columns, groups or {})
     parts = _parts(columns, framed, sizes, row_width)
-    rows = [row for part in parts for row in _rows(graph, columns, part, framed, sizes, row_width)]
+    crossing = _crossings(graph, columns)
+    rows = [row for part in parts for row in _rows(columns, part, crossing, framed, sizes, row_width)]
     above = False
     for row in rows:
         in_frame = any(framed[i] for i in row)
@@ -224,16 +225,16 @@ def _lanes(graph: Graph, columns: list[list[str]]) -> dict[str, int]:
 
 
 def _rows(
-    graph: Graph,
     columns: list[list[str]],
     part: range,
+    crossing: list[float],
     framed: list[str],
     sizes: Mapping[str, Size],
     row_width: float,
 ) -> list[range]:
     """Columns broken into rows as a paragraph is broken into lines: evenly full, and where the fewest wires cross."""
     widths = [max(sizes.get(node, DEFAULT).width for node in columns[i]) for i in part]
-    broken = _costs_of_breaks(graph, columns, part, framed)
+    broken = _costs_of_breaks(part, crossing, framed)
     count = len(part)
     least = [0.0] * (count + 1)  # the cost of the rows from each column on, and where the first of them ends
     ends = [count] * (count + 1)
@@ -255,9 +256,9 @@ def _rows(
     return rows
 
 
-def _costs_of_breaks(graph: Graph, columns: list[list[str]], part: range, framed: list[str]) -> list[float]:
+def _costs_of_breaks(part: range, crossing: list[float], framed: list[str]) -> list[float]:
     """What it costs to end a row before each column of a part. A frame that fits a row is not broken."""
-    costs = [2.0 * max(0.0, crossing - 1) for crossing in _crossings(graph, columns)[part.start : part.stop + 1]]
+    costs = [2.0 * max(0.0, wires - 1) for wires in crossing[part.start : part.stop + 1]]
     costs[-1] = 0.0
     if len({framed[i] for i in part}) > 1:
         for number, (before, after) in enumerate(pairwise(part), start=1):

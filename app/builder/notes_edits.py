@@ -142,7 +142,7 @@ def inside(
     if this.kind != FRAME:
         return (), ()
     area = rect_of(this)
-    nodes = tuple(n for n in positions if area.covers(node_rect(positions, sizes, n).middle))
+    nodes = _covered(this, _middles(positions, sizes))
     order = list(comments)
     notes = tuple(
         other
@@ -167,7 +167,23 @@ def taken_along(sheet: Sheet, notes: Iterable[str], sizes: Sizes) -> tuple[froze
 
 def framed(comments: Comments, positions: Positions, sizes: Sizes) -> dict[str, tuple[str, ...]]:
     """The nodes of each frame, by the id of the frame."""
-    return {key: inside(comments, positions, sizes, key)[0] for key, n in comments.items() if n.kind == FRAME}
+    frames = {key: note for key, note in comments.items() if note.kind == FRAME}
+    middles = _middles(positions, sizes) if frames else []
+    return {key: _covered(note, middles) for key, note in frames.items()}
+
+
+def _middles(positions: Positions, sizes: Sizes) -> list[tuple[str, float, float]]:
+    """The middle of each node: there may be thousands, asked for each frame."""
+    found = []
+    for node, (x, y) in positions.items():
+        size = sizes.get(node, DEFAULT)
+        found.append((node, x + size.width / 2, y + size.height / 2))
+    return found
+
+
+def _covered(note: Comment, middles: list[tuple[str, float, float]]) -> tuple[str, ...]:
+    left, top, right, bottom = note.x, note.y, note.x + note.width, note.y + note.height
+    return tuple(node for node, x, y in middles if left <= x <= right and top <= y <= bottom)
 
 
 def touched(comments: Comments, area: Rect) -> frozenset[str]:

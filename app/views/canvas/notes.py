@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtWidgets import QGraphicsScene
 
-from app.builder import notes_edits
-from app.builder.arrange import Size
 from app.builder.graph import Graph
-from app.builder.sheet import Comment, Comments, Positions
+from app.builder.sheet import Comment, Comments
 from app.frozen import FrozenMap
 from app.views.canvas.note_item import Edges, NoteItem
+from app.views.canvas.spatial import RectIndex
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
@@ -106,14 +105,15 @@ class Notes:
 
 
 def subtotals(
-    comments: Comments, graph: Graph, positions: Positions, sizes: Mapping[str, Size], analysis: Analysis | None
+    notes: Mapping[str, NoteItem], places: RectIndex[str], graph: Graph, analysis: Analysis | None
 ) -> dict[str, str]:
     """How many parameters lie in each frame, in words; a module that is called twice counts once."""
-    if analysis is None:
-        return {}
     words = {}
-    for key, nodes in notes_edits.framed(comments, positions, sizes).items():
-        owners = {graph.owner(node).id for node in nodes if node in graph.nodes}
-        count = sum(analysis.parameters.get(node, 0) for node in owners)
-        words[key] = f"{count:,} param{'' if count == 1 else 's'}" if count else ""
+    for key, item in notes.items():
+        if analysis is not None and item.is_frame:
+            body = item.body
+            inside = (node for node in places.inside(body) if body.contains(places[node].center()))
+            owners = {graph.owner(node).id for node in inside if node in graph.nodes}
+            count = sum(analysis.parameters.get(node, 0) for node in owners)
+            words[key] = f"{count:,} param{'' if count == 1 else 's'}" if count else ""
     return words

@@ -194,7 +194,7 @@ class CanvasScene(QGraphicsScene):
     def _notes_changed(self) -> None:
         """Put the parameters of what lies in it beside the title of each frame."""
         if self.notes.items:
-            self.notes.count(subtotals(self.notes.comments, self.graph, self.positions, self.sizes(), self.analysis))
+            self.notes.count(subtotals(self.notes.items, self.index, self.graph, self.analysis))
 
     def _reshaped(self, nodes: set[str]) -> None:
         """Nodes have another size or are out of their places."""
