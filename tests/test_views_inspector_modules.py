@@ -286,3 +286,16 @@ def test_nodes_of_several_classes_share_nothing(desk: Desk) -> None:
     assert not page.common.isVisible() and not page.together.share.isVisible()
     desk.pick("a", "sum")
     assert not page.together.isVisible()
+
+
+def test_the_parameters_that_torch_speaks_of_are_marked(desk: Desk) -> None:
+    node = Node("a", "nn.GroupNorm", "norm1", FrozenMap(num_groups=3))
+    desk.document.apply("Replace", Project("net", desk.graph.with_node(node)))
+    desk.inspector.set_analysis(analyse(desk.graph))
+    desk.pick("a")
+    assert desk.row("num_groups").name.property("tone") == "error"
+    assert "must be divisible by num_groups" in desk.row("num_groups").name.toolTip()
+    assert desk.row("eps").name.property("tone") == "text2"
+    desk.type(desk.line("num_groups"), "4")
+    desk.inspector.set_analysis(analyse(desk.graph))
+    assert desk.row("num_groups").name.property("tone") == "text2"

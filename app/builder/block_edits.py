@@ -277,7 +277,7 @@ def set_repeat(sheet: S, catalog: Catalog, node: str, count: int) -> S:
     name = graph.nodes[node].name
     if not 1 <= count <= MOST_REPEATS:
         raise BlockError(f"{name} can be repeated 1 to {MOST_REPEATS} times, not {count}")
-    if spec.kind not in ("module", "block"):
+    if spec.kind not in ("module", "block", "custom"):
         raise BlockError(f"{name} is a function; layers and blocks can be repeated")
     if count > 1 and (len(spec.outputs) != 1 or not spec.inputs):
         gives = f"{len(spec.outputs)} outputs" if len(spec.outputs) != 1 else "no input"

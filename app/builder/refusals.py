@@ -13,6 +13,8 @@ from app.frozen import FrozenMap
 
 # Larger numbers are not tried: a module of so many layers, or so large a one, would be made for its words alone.
 _LARGEST = 4096
+# Stands for what is taken from a shape that has not arrived; most numbers of heads and groups divide it.
+_ARRIVING = 64
 
 
 def torch_words(spec: OpSpec, params: Mapping[str, Any], name: str, text: str) -> str:
@@ -25,20 +27,27 @@ def torch_words(spec: OpSpec, params: Mapping[str, Any], name: str, text: str) -
     if spec.kind != "module" or param is None or param.call or not _small(value):
         return ""
     known = {other.name: params.get(other.name, other.default) for other in spec.params}
-    made = {key: max(int(param.minimum or 1), 1) if held is AUTO else held for key, held in known.items()}
+    made = {key: _ARRIVING if held is AUTO else held for key, held in known.items()}
     try:
         for other in spec.params:
             if other.name != name:
                 check_param(other, made[other.name])
     except ParamError:  # something else is wrong, and torch would speak of that
         return ""
+    if _refused(spec, FrozenMap(made)):
+        return ""
+    return _refused(spec, FrozenMap({**made, name: value}))
+
+
+def _refused(spec: OpSpec, params: FrozenMap[str, Any]) -> str:
+    """What torch says of a layer with these arguments, "" if it makes it."""
     import torch
 
     from app.builder.calls import Call
 
     try:
         with torch.device("meta"):
-            Call.of(spec, FrozenMap({**made, name: value}))
+            Call.of(spec, params)
     except Exception as error:  # torch's words are the answer
         return str(error).strip().partition("\n")[0] or type(error).__name__
     return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -108,6 +109,11 @@ class ParamForm(QWidget):
         """What torch says of the parameters."""
         for name, row in self.rows.items():
             row.set_doc(docs.get(name, ""))
+
+    def blame(self, said: Sequence[str]) -> None:
+        """Mark the parameters that torch's words on the layer speak of by name."""
+        for name, row in self.rows.items():
+            row.blame(next((words for words in said if re.search(rf"\b{re.escape(name)}\b", words)), ""))
 
     def set_problem(self, name: str, message: str) -> None:
         """Mark a value that others refused; "" takes the mark away."""

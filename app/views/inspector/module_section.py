@@ -8,7 +8,6 @@ from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QWidget
 from app.builder.block_edits import MOST_REPEATS
 from app.views import theme
 from app.views.inspector.undo_keys import leaves_to_window
-from app.views.numbers import counted
 from app.views.widgets import Button, NumberField, Section
 from app.views.widgets.numbers import show_number
 from app.views.widgets.painting import label, set_property
@@ -101,7 +100,7 @@ class ModuleSection(Section):
         """
         if self.repeat.value() != repeat:
             self.repeat.set_value(repeat)
-        more = f"{counted(repeat, 'module')}, one behind the other, each with its own weights" if repeat > 1 else ""
+        more = "one behind the other, each with its own weights" if repeat > 1 else ""
         self.repeat_note.setText(more)
         if others:
             had = f"; the module is that of {owner}" if owner and len(others) > 1 else ""

@@ -274,6 +274,8 @@ class NodePage(QWidget):
             return
         problems = tuple(problem for problem in self._problems if problem.node == self._node_id)
         self.problems.show_problems(problems)
+        if self.form is not None:
+            self.form.blame([problem.torch_message for problem in problems if problem.severity == "error"])
         self._show_shapes(analysis, spec, any(problem.severity == "error" for problem in problems))
         self._show_cost(analysis, spec)
 

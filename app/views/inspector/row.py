@@ -65,7 +65,7 @@ class ParamRow:
         self._value: Any = None
         self._source = ""
         self._known = False
-        self._doc = self._message = ""
+        self._doc = self._message = self._blame = ""
         self.parts: dict[str, QWidget] = {}
         self.name = QLabel()
         self.name.setFont(theme.font("code"))
@@ -203,8 +203,15 @@ class ParamRow:
             self.note.setVisible(bool(self.note.text()) and not wired and (automatic or said))
             self._cell.setStretch(0, 0 if automatic else 1)
             self._cell.setStretch(1, 0 if computes(self._value) else 1)
-        if self._form.scope is not None:
-            set_property(self.name, "tone", "accent" if computes(self._value) and not wired else "text2")
+        computed = self._form.scope is not None and computes(self._value) and not wired
+        set_property(self.name, "tone", "error" if self._blame else "accent" if computed else "text2")
+
+    def blame(self, words: str) -> None:
+        """Mark the parameter as one that torch's words on the layer speak of; "" takes the mark away."""
+        if words != self._blame:
+            self._blame = words
+            self._describe()
+            self.fit()
 
     def show_resolved(self, value: Any, source: str) -> None:
         """For AUTO: the value it stands for, and the node that it comes from; for an expression what it is now."""
@@ -270,6 +277,8 @@ class ParamRow:
             lines.insert(0, "Taken from the shape that arrives. Click the link to type a value instead.")
         elif self._form.scope is not None and self._form.scope.takes(self.param):
             lines.append("Or an expression over the parameters of the block, such as channels * 2.")
+        if self._blame:
+            lines.insert(0, f"PyTorch: {self._blame}")
         text = "\n".join(filter(None, lines))
         self.name.setToolTip(text)
         if self.editor is not None:
