@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, QPoint, QPointF
 from PySide6.QtWidgets import QMenu
@@ -95,17 +95,19 @@ class BlockControl(QObject):
     def enable(self, actions: Actions) -> None:
         """Commands that want an instance are grey without one; what they may be refused for is said when they are."""
         window, one, node = self._window, self.instance() is not None, self.selected()
-        inside = bool(window.place.path)
+        inside, nodes = bool(window.place.path), window.sheet.project.graph.nodes
         wants = {
-            "make": bool(window.selection.ids),
+            "make": any(nodes[n].op not in ("input", "output") for n in window.selection.ids if n in nodes),
             **dict.fromkeys(("expand", "in", "unique", "params"), one),
             "out": inside,
             "repeat": node is not None and node.op not in ("input", "output"),
-            "expose": inside and node is not None,
+            "expose": inside and node is not None and bool(self.exposable(node)),
             **dict.fromkeys(("rename", "save"), one or inside),
         }
         for key, on in wants.items():
             actions[f"block.{key}"].setEnabled(on)
+        keys = ("make", "in", "params", "expand", "unique", "repeat", "save") if one else ("make", "repeat", "expose")
+        window.canvas.more_actions = [actions[f"block.{key}"] for key in keys if wants[key]]
 
     # --- Making and taking apart
 
@@ -288,24 +290,29 @@ class BlockControl(QObject):
                 return
             menu.popup(self._window.mapToGlobal(self._spot()))
 
-    def expose_menu(self, node: Node) -> QMenu | None:
-        """The parameters of a node that can be exposed, None if there are none."""
+    def exposable(self, node: Node) -> dict[str, Any]:
+        """The parameters of a node that can be exposed, with their values."""
         graph = self._window.sheet.project.graph
         owner = graph.owner(node.id)
         spec = self._window.catalog.of(graph, owner)
-        names = []
-        for param in spec.params:
+        values = {}
+        for param in spec.params if node.op not in ("input", "output") else ():
             try:
                 block_params.check_exposable(owner, param, spec.value(owner, param.name))
             except BlockError:
                 continue
-            names.append(param.name)
-        if not names:
+            values[param.name] = spec.value(owner, param.name)
+        return values
+
+    def expose_menu(self, node: Node) -> QMenu | None:
+        """The parameters of a node that can be exposed, None if there are none."""
+        values = self.exposable(node)
+        if not values:
             return None
         menu = QMenu(self._window)
         menu.setObjectName("expose")
-        for name in names:
-            menu.addAction(f"{name} = {spec.value(owner, name)}", lambda name=name: self.ask_expose(node.id, name))
+        for name, value in values.items():
+            menu.addAction(f"{name} = {value}", lambda name=name: self.ask_expose(node.id, name))
         return menu
 
     def ask_expose(self, node: str, param: str) -> None:

@@ -188,8 +188,6 @@ def _block(window: MainWindow, actions: Actions) -> None:
             actions.add(menu, f"block.{key}", text, does, shortcut, icon)
         else:
             menu.addSeparator()
-    keys = ("make", "expand", "in", "repeat", "unique", "expose", "save")
-    window.canvas.more_actions = [actions[f"block.{key}"] for key in keys]
 
 
 def _run(window: MainWindow, actions: Actions) -> None:
