@@ -208,7 +208,7 @@ def parse_param(param: Param, text: str) -> Any:
     stripped = text.strip()
     if param.auto and stripped.lower() in ("", "auto"):
         return AUTO
-    if param.kind == "str":
+    if param.kind == "str" and not (param.optional and stripped == "None"):
         check_param(param, text)
         return text
     if stripped in (param.choices or (DTYPES if param.kind == "dtype" else ())):
