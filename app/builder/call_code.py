@@ -24,6 +24,7 @@ _SIGNS = {
 _SPREAD = {"Tensor.view": "size", "Tensor.expand": "size", "torch.zeros": "size", "torch.ones": "size"}
 # Shapes that people write as a number when they have one dimension.
 _NUMBER_FOR_ONE = {"normalized_shape", "dim"}
+_BY_NAME = re.compile(r"\w+=")
 _PLAIN_TEXT = re.compile(r"[\w,.>-]+")
 
 
@@ -153,7 +154,8 @@ class CallWriter:
             more = [ops.WRITTEN[spec.key]] if spec.key in ops.WRITTEN else []
             behind = spec.key in ops.LITERALS_FIRST or spec.key in ops.LIKE
             first, then = (literals, given) if behind else (given, literals)
-            function, arguments = spec.key, [*first, *then, *more]
+            # What is given by name stands behind what is given by position: the weight of F.layer_norm.
+            function, arguments = spec.key, sorted([*first, *then, *more], key=lambda text: bool(_BY_NAME.match(text)))
         return wrapped(f"{function}(", arguments, ")", before=column)
 
     def _row(self, step: Step) -> list[str]:

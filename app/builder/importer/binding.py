@@ -92,6 +92,8 @@ class Binder:
             key, args, kwargs = self._method(str(node.target), args, kwargs)
         else:
             key = self._function(node.target)
+        if key == "operator.getitem" and self._is_tensor(args[1]):
+            return self._looked_up(args[0], args[1])
         spec = self.catalog.get(key)
         if spec is None:
             raise Unbound(f"{_name(node.target)} is not among the ops")
@@ -132,6 +134,20 @@ class Binder:
             raise Unbound(f"Tensor.{name} is not among the ops")
         return key, args, kwargs
 
+    def _is_tensor(self, value: Any) -> bool:
+        return isinstance(value, fx.Node) and isinstance(self.values.get(value), torch.Tensor)
+
+    def _looked_up(self, table: Any, index: Any) -> Bound:
+        """`table[index]` with a tensor of indices: rows of the table."""
+        known = self.values[index]
+        if known.dtype in (torch.bool, torch.uint8):
+            raise Unbound("a tensor is indexed with a mask, and how many values there are depends on the data")
+        if known.dim() == 1:
+            return Bound("torch.index_select", {"input": [table], "index": [index]}, {"dim": 0})
+        if self.values[table].dim() != 2:
+            raise Unbound(f"a tensor of {self.values[table].dim()} dimensions is indexed with one of {known.dim()}")
+        return Bound("F.embedding", {"input": [index], "weight": [table]})
+
     def _split_at(self, node: fx.Node, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Where a tensor is cut, as the sizes of its parts; those are read off the example."""
         dim = kwargs.get("dim", args[2] if len(args) > 2 else 0)
@@ -144,7 +160,8 @@ class Binder:
     ) -> dict[str, Any]:
         """The arguments of a call by their names, in the order of `names` or of the signature of the op."""
         if spec.key == "torch.einsum":  # the tensors may be given one by one
-            return {"equation": args[0], "tensors": list(args[1:] if isinstance(args[1], fx.Node) else args[1])}
+            tensors = args[1:] if isinstance(args[1], fx.Node) else args[1]
+            return {"equation": args[0].replace(" ", ""), "tensors": list(tensors)}
         names = names or positions(spec)
         given: dict[str, Any] = {}
         for number, value in enumerate(args):
@@ -258,7 +275,7 @@ def literal_of(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return tuple(map(literal_of, value))
     if type(value) is Training:
-        return bool(value)
+        return int(value) != 0
     if value is None or value is Ellipsis or isinstance(value, bool | int | float | str | Slice):
         return value
     raise Unbound(f"{value!r:.60} cannot be kept in a project")

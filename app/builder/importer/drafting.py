@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import fx, nn
+from torch.utils._pytree import tree_unflatten
 
 from app.builder import ops
 from app.builder.catalog import Catalog, OpSpec
@@ -49,6 +50,19 @@ class Draft:
     inputs: list[str] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
 
+    def add(self, op: str, name: str, params: dict[str, Any], inner: Draft | None = None) -> DraftNode:
+        """A new node."""
+        made = DraftNode(f"n{len(self.nodes) + 1}", op, name, params, inner)
+        self.nodes[made.id] = made
+        return made
+
+    def fresh(self, stem: str) -> str:
+        """`stem`, or the first of `stem2`, `stem3`, ... that no node bears."""
+        names, number, name = {node.name for node in self.nodes.values()}, 2, stem
+        while name in names:
+            name, number = f"{stem}{number}", number + 1
+        return name
+
 
 class Drafter:
     """Turns the frames of one trace into drafts. `model` is what was traced, with its real tensors."""
@@ -87,15 +101,22 @@ class _Sheet:
             except Unbound as error:
                 where = self.frame.path or self.draft.kind
                 raise DraftError(f"{where}: {error}") from error
-        outputs = [leaf for leaf in self.frame.outputs if leaf is not None]
-        for number, leaf in enumerate(outputs):
-            if not isinstance(leaf, fx.Node):
-                raise DraftError(f"{self.frame.path or self.draft.kind} returns {leaf!r:.40}, which is no tensor")
-            name = "output" if len(outputs) == 1 else f"output{number + 1}"
-            made = self._add("output", self._fresh(name), {})
+        self._return()
+        return self.draft
+
+    def _return(self) -> None:
+        """An output for every tensor that comes back; what is no tensor is known to whoever called already."""
+        leaves = [(number, leaf) for number, leaf in enumerate(self.frame.outputs) if isinstance(leaf, fx.Node)]
+        if not leaves:
+            raise DraftError(f"{self.frame.path or self.draft.kind} returns no tensor")
+        whole = tree_unflatten(list(range(len(self.frame.outputs))), self.frame.structure)
+        keys = {number: str(key) for key, number in whole.items()} if isinstance(whole, dict) else {}
+        for place, (number, leaf) in enumerate(leaves):
+            plain = "output" if len(leaves) == 1 else f"output{place + 1}"
+            key = keys.get(number) if not self.frame.path and len(keys) == len(leaves) else None
+            made = self._add("output", self._fresh(key or plain), {"key": key} if key else {})
             self._wire(leaf, made, "input")
             self.draft.outputs.append(made.id)
-        return self.draft
 
     def _needed(self) -> list[fx.Node]:
         """The nodes that the outputs need, in order; calls of what has parameters are kept, its keys are wanted."""
@@ -241,7 +262,11 @@ class _Sheet:
             self.draft.wires.append((tensor[0], tensor[1], made.id, "input", 0))
             self.places[node] = (made.id, 0)
             return True
-        several = owner.inner is not None or len(self._outputs(owner)) > 1
+        if source in self.frame.inner:  # of what comes back, tensors alone have an output
+            leaves = self.frame.inner[source].outputs
+            self.places[node] = (owner.id, sum(isinstance(leaf, fx.Node) for leaf in leaves[: index % len(whole)]))
+            return True
+        several = len(self._outputs(owner)) > 1
         if several and place[1] == 0:
             self.places[node] = (owner.id, index % len(whole))
             return True
@@ -268,10 +293,8 @@ class _Sheet:
         self.draft.wires.append((source, output, made.id, port, index))
 
     def _add(self, op: str, name: str, params: dict[str, Any], inner: Draft | None = None) -> DraftNode:
-        made = DraftNode(f"n{len(self.draft.nodes) + 1}", op, name, params, inner)
-        self.draft.nodes[made.id] = made
         self.names.add(name)
-        return made
+        return self.draft.add(op, name, params, inner)
 
     # --- Names
 

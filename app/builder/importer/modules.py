@@ -17,6 +17,7 @@ from app.builder.params import ParamError, check_param
 from app.frozen import FrozenMap
 
 _EQUAL = re.compile(r"\((\d+)(?:, \1)+\)")
+_ROUND = str.maketrans("[]", "()")
 
 # Arguments that are not kept under their own name.
 _READ: dict[str, Callable[[Any], Any]] = {
@@ -132,4 +133,4 @@ def _held(module: nn.Module) -> dict[str, tuple[int, ...]]:
 
 def _says(module: nn.Module) -> str:
     """Its own words, with a tuple of equal numbers as the number."""
-    return _EQUAL.sub(r"\1", repr(module))
+    return _EQUAL.sub(r"\1", repr(module).translate(_ROUND))

@@ -35,7 +35,16 @@ def set_item(tensor: torch.Tensor, index: Any, value: Any) -> torch.Tensor:
 
 
 class Training(int):
-    """`self.training` while tracing: true or false for a branch, and known again where it is handed on."""
+    """`self.training` while tracing: true or false for a branch, and known again where it is handed on.
+
+    `asked` becomes true when a branch depends on it, so that the other mode is another graph.
+    """
+
+    asked: list[bool]
+
+    def __bool__(self) -> bool:
+        self.asked[:] = [True]
+        return int(self) != 0
 
 
 @dataclass
@@ -361,7 +370,7 @@ class _Factories(TorchFunctionMode):
 
 
 def _plain_flag(value: Any) -> Any:
-    return bool(value) if type(value) is Training else value
+    return int(value) != 0 if type(value) is Training else value
 
 
 def _plain(result: Any) -> Any:
@@ -400,19 +409,21 @@ def _numbered(name: str, count: int) -> list[str]:
     return [name] if count == 1 else [f"{name}{number}" for number in range(count)]
 
 
-def on_meta(model: nn.Module, training: bool, whole: Callable[[nn.Module], bool]) -> nn.Module:
-    """A copy of a model on meta tensors, made without copying a value; `training` of every module that is entered can
-    be recognised."""
+def on_meta(model: nn.Module, training: bool, whole: Callable[[nn.Module], bool]) -> tuple[nn.Module, Training]:
+    """A copy of a model on meta tensors, made without copying a value; `training` of every module that is entered is
+    the value that comes with it."""
     known: dict[int, Any] = {}
     for tensor in (*model.parameters(), *model.buffers()):
         empty = torch.empty_like(tensor, device="meta")
         known[id(tensor)] = nn.Parameter(empty, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else empty
     copied = copy.deepcopy(model, known)
     copied.train(training)
+    flag = Training(training)
+    flag.asked = []
     todo = [copied]
     while todo:
         module = todo.pop()
         if not whole(module):
-            module.__dict__["training"] = Training(training)
+            module.__dict__["training"] = flag
             todo.extend(module.children())
-    return copied
+    return copied, flag
