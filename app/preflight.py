@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from app.builder.blocks import with_blocks
 from app.builder.catalog import catalog
 from app.builder.checks import ACTIVATIONS, SOFTMAXES, plain_name
-from app.builder.graph import Graph
+from app.builder.graph import Graph, Node
 from app.builder.literals import DType
 from app.builder.problems import Cure, InsertBefore, Problem, SetParam, Thaw
 from app.builder.training_checks import training
@@ -107,6 +107,8 @@ def _outputs(graph: Graph, analysis: Analysis, source: SourceSpec) -> list[Probl
     if len(outputs) > 1:
         reason = f"The loss compares one tensor with the classes. Remove all outputs but one of the {len(outputs)}."
         return [Problem("error", outputs[1].id, "The loss takes one output", reason)]
+    if outputs and (special := _special_output(outputs[0])):
+        return [special]
     kind = analysis.output_type()
     classes = len(source.classes)
     if kind is None or not outputs or kind.shape == (Dim(1), classes):
@@ -116,6 +118,19 @@ def _outputs(graph: Graph, analysis: Analysis, source: SourceSpec) -> list[Probl
         reason += " A Flatten and a Linear layer would give that."
     message = f"{outputs[0].name} is {kind}, the data have {classes} classes"
     return [Problem("error", outputs[0].id, message, reason, cures=_class_cures(graph, outputs[0].id, kind, classes))]
+
+
+def _special_output(output: Node) -> Problem | None:
+    """What a loss has against an output that comes in a dictionary, or in one mode alone."""
+    plain = {"key": None, "when": "always"}
+    edits = tuple(
+        SetParam(output.id, name, value) for name, value in plain.items() if output.params.get(name, value) != value
+    )
+    if not edits:
+        return None
+    reason = "Under a key it is in a dictionary, and what is returned in one mode alone is missing in the other."
+    cure = Cure("Return it always, without a key", edits)
+    return Problem("error", output.id, f"The loss takes {output.name} as a tensor, always", reason, cures=(cure,))
 
 
 def _class_cures(graph: Graph, output: str, kind: TensorType, classes: int) -> tuple[Cure, ...]:

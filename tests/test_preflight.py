@@ -14,6 +14,7 @@ from app.builder.problems import Problem, apply_cure
 from app.data.config import DataConfig
 from app.data.counts import training_count
 from app.data.sources import load
+from app.frozen import FrozenMap
 from app.project import Project
 from app.training.config import Choice, TrainingConfig
 from tests.builder_nets import net
@@ -40,6 +41,15 @@ def test_wrong_number_of_classes_is_said_and_cured() -> None:
     wrong = project(("nn.Flatten", "flatten", {}), ("nn.Linear", "fc", {"out_features": 7}))
     (problem,) = said(wrong)
     assert problem.severity == "error" and "10 classes" in problem.message
+    assert said(replace(wrong, graph=apply_cure(wrong.graph, catalog(), problem.cures[0]))) == ()
+
+
+@pytest.mark.parametrize("params", [{"key": "out"}, {"when": "training"}, {"key": "out", "when": "eval"}])
+def test_an_output_under_a_key_or_in_one_mode_is_said_and_cured(params: dict[str, str]) -> None:
+    right = project(*MLP)
+    wrong = replace(right, graph=right.graph.with_node(replace(right.graph.nodes["y"], params=FrozenMap(params))))
+    (problem,) = said(wrong)
+    assert problem.severity == "error" and problem.node == "y"
     assert said(replace(wrong, graph=apply_cure(wrong.graph, catalog(), problem.cures[0]))) == ()
 
 
