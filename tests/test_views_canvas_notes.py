@@ -249,6 +249,13 @@ def test_the_colour_comes_from_the_menu(table: Table) -> None:
     assert one_step(table, choice.trigger, "Colour 1 frame").comments[frame].color == "conv"
 
 
+def test_the_menu_of_a_frame_selects_what_is_in_it(table: Table) -> None:
+    frame = framed(table, "conv1", "relu1")
+    menu = menu_for(table.canvas, Hit(note=frame), QPoint(10, 10))
+    next(action for action in menu.actions() if action.text() == "Select What Is in It").trigger()
+    assert table.names() == {"conv1", "relu1"} and table.scene.notes.selected == {frame}
+
+
 def test_the_menu_key_opens_the_menu_of_what_is_selected(table: Table) -> None:
     frame, wire = framed(table, "conv1"), table.scene.graph.into(table.id("relu1"))[0]
     for select, entry in (
@@ -341,6 +348,14 @@ def test_a_selected_bend_is_nudged_and_deleted_by_key(table: Table) -> None:
     text = "Remove a bend of the wire from conv1 to relu1"
     assert not one_step(table, lambda: table.key(Key.Key_Delete), text).bends
     assert wire in table.document.project.graph.edges
+
+
+def test_a_bent_wire_goes_round_the_nodes_at_its_ends(table: Table) -> None:
+    wire = table.scene.graph.into(table.id("relu1"))[0]
+    table.canvas.commands.notes.bend(wire, QPointF(200, 300))
+    path = table.scene.wires[wire].way.path
+    points = [path.pointAtPercent(i / 200) for i in range(3, 198)]
+    assert not any(table.scene.nodes[table.id(name)].body.contains(p) for name in ("conv1", "relu1") for p in points)
 
 
 def test_escape_straightens_a_wire_being_pulled(table: Table) -> None:

@@ -74,6 +74,10 @@ class BendDots:
         """The bends of a wire as they are shown."""
         return [item.pos() for item in self.items.get(wire, ())]
 
+    def bodies(self) -> list[QRectF]:
+        """The rectangles of all dots."""
+        return [item.boundingRect().translated(item.pos()) for items in self.items.values() for item in items]
+
     def select(self, bend: Bend | None) -> None:
         """Show which bend is selected; one that is gone is not."""
         if bend is not None and bend[1] >= len(self.items.get(bend[0], ())):

@@ -5,18 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from PySide6.QtCore import QPointF
+from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QPainterPath
 
 from app.views.canvas.routes import LABEL_RISE, Route
 
 TURN = 24.0  # how far a wire keeps its direction at its ends, at most
+ASIDE = 20.0  # how far beside its node a wire turns back
 LEVEL = 0.35  # rise by run up to which a stretch counts as level: its label stands above it
 
 
-def through(start: QPointF, end: QPointF, points: Sequence[QPointF]) -> Route:
-    """The way from an output through bends to an input. Its label stands on the widest stretch."""
-    corners = [start, *points, end]
+def through(start: QPointF, end: QPointF, points: Sequence[QPointF], source: QRectF, target: QRectF) -> Route:
+    """The way from an output through bends to an input. Its label stands on the widest stretch.
+
+    `source` and `target` are the nodes: a wire that is led back from a port goes round them.
+    """
+    corners = [start, *_round(start, points[0], source, 1), *points, *_round(end, points[-1], target, -1), end]
     between = (_direction(*corners[i - 1 : i + 2]) for i in range(1, len(corners) - 1))
     directions = [QPointF(1, 0), *between, QPointF(1, 0)]
     path = QPainterPath(start)
@@ -33,6 +37,14 @@ def through(start: QPointF, end: QPointF, points: Sequence[QPointF]) -> Route:
     run, rise = corners[widest + 1].x() - corners[widest].x(), corners[widest + 1].y() - corners[widest].y()
     label = middles[widest] - QPointF(0, LABEL_RISE if abs(rise) <= LEVEL * abs(run) else 0.0)
     return Route(path, label, abs(run), path.boundingRect())
+
+
+def _round(port: QPointF, bend: QPointF, node: QRectF, side: int) -> list[QPointF]:
+    """A corner beside the node at which a wire begins or ends, where the bend next to it lies behind the port."""
+    if (bend.x() - port.x()) * side >= 0:
+        return []
+    aside = node.bottom() + ASIDE if bend.y() >= node.center().y() else node.top() - ASIDE
+    return [QPointF(port.x() + side * ASIDE, aside)]
 
 
 def _direction(before: QPointF, here: QPointF, after: QPointF) -> QPointF:

@@ -86,6 +86,7 @@ def _of_note(canvas: Canvas, menu: QMenu, note: str) -> None:
         action.setIcon(_swatch(theme.current().categories.get(color, theme.current().line3), color == value.color))
     if frame:
         menu.addAction(canvas.actions["fit_frame"])
+        _add(menu, "Select What Is in It", lambda: canvas.commands.select(*canvas.commands.held()))
     _fill(canvas, menu, NOTE, QPointF())
 
 

@@ -336,8 +336,8 @@ class CanvasScene(QGraphicsScene):
         return self.wiring.near(area)
 
     def whole(self) -> QRectF:
-        """The rectangle about all nodes and notes."""
-        return bounds([self.places.whole(), *self.notes.bodies()])
+        """The rectangle about all nodes, notes and bends."""
+        return bounds([self.places.whole(), *self.notes.bodies(), *self.bends.bodies()])
 
     def map_colors(self) -> dict[int, list[QRectF]]:
         """The rectangles of all nodes by colour, for a map of the drawing."""

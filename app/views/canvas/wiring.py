@@ -174,7 +174,7 @@ class Wiring:
         start, end = self._ends(edge)
         points = self._bends.points(edge)
         if points:
-            return through(start, end, points)
+            return through(start, end, points, self._nodes[edge.source].body, self._nodes[edge.target].body)
         places, lanes, back = self._places, self._lanes, self._back
 
         def others(area: QRectF) -> list[QRectF]:
