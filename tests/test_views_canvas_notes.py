@@ -86,6 +86,13 @@ def test_c_puts_a_frame_round_the_selection_and_asks_its_name(table: Table) -> N
     assert set(held) == {table.id("conv1"), table.id("relu1")}
 
 
+def test_a_new_frame_says_who_else_lies_in_it(table: Table) -> None:
+    framed(table, "conv1", "relu1")
+    assert not table.said
+    framed(table, "input", "relu1", title="wide")
+    assert table.said == ["conv1 lies in the frame too, and will move along with it"]
+
+
 def test_escape_leaves_a_new_frame_with_its_first_title(table: Table) -> None:
     table.canvas.commands.select([table.id("conv1")])
 

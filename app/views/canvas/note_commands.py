@@ -59,8 +59,9 @@ class NoteCommands:
         held = notes_edits.inside(project.comments, project.positions, self._scene.sizes(), new)[0]
         strangers = [self._commands.name(node) for node in held if node not in inside]
         if strangers and inside:
-            names = strangers[0] if len(strangers) == 1 else count(len(strangers), "other node")
-            self._commands.said.emit(f"In the frame there is {names} too: what belongs together should stand together")
+            one = len(strangers) == 1
+            names = f"{strangers[0]} lies" if one else f"{count(len(strangers), 'other node')} lie"
+            self._commands.said.emit(f"{names} in the frame too, and will move along with it")
         return new
 
     def write(self, note: str, text: str, new: bool = False) -> None:
