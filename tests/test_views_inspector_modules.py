@@ -299,3 +299,21 @@ def test_the_parameters_that_torch_speaks_of_are_marked(desk: Desk) -> None:
     desk.type(desk.line("num_groups"), "4")
     desk.inspector.set_analysis(analyse(desk.graph))
     assert desk.row("num_groups").name.property("tone") == "text2"
+
+
+def test_tab_goes_down_the_page(desk: Desk) -> None:
+    desk.pick("r")
+    desk.pick("b")  # its form is made after the sections below it
+    desk.line("out_features").setFocus()
+    seen = []
+    for _ in range(4):
+        desk.qtbot.keyClick(desk.inspector.focusWidget(), Qt.Key.Key_Tab)
+        seen.append(desk.inspector.focusWidget())
+    page = desk.inspector.node_page
+    form = page.form
+    assert form is not None
+    assert seen[:2] == [form.editor("bias").field, form.editor("dtype").field]
+    assert page.shape.isAncestorOf(seen[2]), "the head of the next section"
+    page.module.repeat.setFocus()
+    desk.qtbot.keyClick(page.module.repeat, Qt.Key.Key_Tab, Qt.KeyboardModifier.ShiftModifier)
+    assert page.module.isAncestorOf(desk.inspector.focusWidget())

@@ -17,6 +17,7 @@ from app.views.inspector.ends import EndsSection
 from app.views.inspector.front import Front
 from app.views.inspector.lines import NameLine, NotesField
 from app.views.inspector.sections import Bar, emptied
+from app.views.inspector.tab_order import TabDown
 from app.views.numbers import counted, grouped_digits
 from app.views.widgets import Section
 from app.views.widgets.painting import label
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from app.builder.analysis import Analysis
 
 
-class BlockPage(QWidget):
+class BlockPage(TabDown):
     """One block: its name, what goes in and out, its parameters, a note. Every edit is one of all its instances."""
 
     refused = Signal(str)

@@ -30,6 +30,7 @@ from app.views.inspector.module_section import ModuleSection, names
 from app.views.inspector.node_edits import NodeEdits
 from app.views.inspector.picker import Pick, Picker
 from app.views.inspector.sections import CostSection, ProblemsSection, Shown
+from app.views.inspector.tab_order import TabDown
 from app.views.inspector.values import Scope
 from app.views.live_catalog import LiveCatalog
 from app.views.widgets import Section
@@ -44,7 +45,7 @@ _OWNING = ("module", "block", "custom")
 _KEPT = 12  # forms of ops
 
 
-class NodePage(QWidget):
+class NodePage(TabDown):
     """Everything of one node. Edits go into the document as they are made."""
 
     cure_requested = Signal(object)

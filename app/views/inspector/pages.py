@@ -15,6 +15,7 @@ from app.views.inspector.ends import EndsSection
 from app.views.inspector.front import Front
 from app.views.inspector.lines import NotesField
 from app.views.inspector.sections import Bar, emptied
+from app.views.inspector.tab_order import TabDown
 from app.views.inspector.undo_keys import leaves_to_window
 from app.views.numbers import counted, grouped_digits
 from app.views.widgets import Section, TextField
@@ -30,7 +31,7 @@ def _project_name(text: str) -> str:
     return text.strip()
 
 
-class OverviewPage(QWidget):
+class OverviewPage(TabDown):
     """The project as a whole: name, size, what goes in and out, notes."""
 
     def __init__(self, front: Front, parent: QWidget | None = None) -> None:

@@ -17,6 +17,7 @@ from app.views.inspector.front import Front
 from app.views.inspector.module_section import RepeatField
 from app.views.inspector.sections import Bar, emptied
 from app.views.inspector.several_edits import SeveralEdits
+from app.views.inspector.tab_order import TabDown
 from app.views.inspector.values import DIFFERS, Scope, same
 from app.views.numbers import counted, grouped_digits, share
 from app.views.widgets import Button, Section, icon_button
@@ -80,7 +81,7 @@ class TogetherSection(Section):
         self.problem.setVisible(bool(problem))
 
 
-class SeveralPage(QWidget):
+class SeveralPage(TabDown):
     """Several nodes: how many of which class, what they have in common, what they cost together."""
 
     delete_requested = Signal()

@@ -1,0 +1,53 @@
+"""Tab goes down a page as the eye does, whenever the parts of it were made."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QWidget
+
+_SAME_LINE = 6  # middles that lie closer than this are of one line, px
+
+
+class TabDown(QWidget):
+    """A page whose focus moves from line to line, and from left to right in each."""
+
+    def focusNextPrevChild(self, forward: bool) -> bool:
+        order = in_reading_order(self)
+        here = self.window().focusWidget()
+        if here not in order:
+            return super().focusNextPrevChild(forward)
+        place = order.index(here) + (1 if forward else -1)
+        target = order[place] if 0 <= place < len(order) else _outside(self, here, forward)
+        if target is None:
+            return super().focusNextPrevChild(forward)
+        target.setFocus(Qt.FocusReason.TabFocusReason if forward else Qt.FocusReason.BacktabFocusReason)
+        return True
+
+
+def in_reading_order(page: QWidget) -> list[QWidget]:
+    """What Tab reaches in a page, line by line."""
+    found = [(widget.mapTo(page, widget.rect().center()), widget) for widget in page.findChildren(QWidget)
+             if _takes_tab(widget) and widget.isVisibleTo(page)]  # fmt: skip
+    found.sort(key=lambda one: one[0].y())
+    lines: list[list[tuple[QPoint, QWidget]]] = []
+    for place, widget in found:
+        if not lines or place.y() - lines[-1][0][0].y() > _SAME_LINE:
+            lines.append([])
+        lines[-1].append((place, widget))
+    return [widget for line in lines for _, widget in sorted(line, key=lambda one: one[0].x())]
+
+
+def _takes_tab(widget: QWidget) -> bool:
+    tabs = bool(widget.focusPolicy() & Qt.FocusPolicy.TabFocus)
+    return tabs and widget.isEnabled() and widget.focusProxy() is None and not widget.isWindow()
+
+
+def _outside(page: QWidget, here: QWidget, forward: bool) -> QWidget | None:
+    """The next widget of the window that is not in the page."""
+    widget = here
+    while True:
+        widget = widget.nextInFocusChain() if forward else widget.previousInFocusChain()
+        if widget is None or widget is here:
+            return None
+        if not page.isAncestorOf(widget) and _takes_tab(widget) and widget.isVisible():
+            return widget
