@@ -404,6 +404,10 @@ def test_nodes_glide_to_their_places_and_the_document_changes_once(table: Table,
     seen = table.view.visible_area()
     qtbot.waitUntil(lambda: not table.canvas.glide.running)
     assert table.view.visible_area() == seen and seen.contains(table.scene.whole())
+    fresh = Canvas(Document(table.document.project), Selection(), OPS)
+    qtbot.addWidget(fresh)
+    for wire, item in table.scene.wires.items():
+        assert item.way.path == fresh.scene.wires[wire].way.path, "wires have found their ways"
     assert (table.scene.nodes[relu].x(), table.scene.nodes[relu].y()) == table.document.project.positions[relu]
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from app.views.canvas.scene import CanvasScene
 
 MILLISECONDS = 200
-MOST = 250  # nodes; more cannot be led along in a frame's time
+MOST = 400  # nodes; more cannot be led along in a frame's time
 
 
 class Glide(QObject):
@@ -67,6 +67,9 @@ class Glide(QObject):
             self._end()
 
     def _show(self, share: float) -> None:
+        if share >= 1:  # the end is not a place on the way: there the wires find their ways anew
+            return
+
         def between(start: float, end: float) -> float:
             return start + (end - start) * share
 
@@ -80,7 +83,8 @@ class Glide(QObject):
             )
             for key, (start, end) in self._notes.items()
         }
-        self._scene.drag({node: start + (end - start) * share for node, (start, end) in self._ways.items()}, notes)
+        places = {node: start + (end - start) * share for node, (start, end) in self._ways.items()}
+        self._scene.drag(places, notes, plain=True)
 
     def _end(self) -> None:
         self._scene.settle()

@@ -69,6 +69,12 @@ def runs_back(start: QPointF, end: QPointF) -> bool:
     return end.x() - start.x() < STUB
 
 
+def unled(start: QPointF, end: QPointF) -> Route:
+    """A curve that does not look what it runs through, without a label: for wires on the move."""
+    path = _cubic(start, end)
+    return Route(path, (start + end) / 2, 0.0, path.boundingRect())
+
+
 def free_end(start: QPointF, end: QPointF, from_output: bool) -> QPainterPath:
     """A wire being drawn, from its fast end to the pointer."""
     a, b = (start, end) if from_output else (end, start)

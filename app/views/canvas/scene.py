@@ -151,12 +151,16 @@ class CanvasScene(QGraphicsScene):
         places: Mapping[str, QPointF],
         notes: Mapping[str, Comment] | None = None,
         bends: Mapping[Edge, tuple[Point, ...]] | None = None,
+        plain: bool = False,
     ) -> None:
-        """Show nodes, notes and bends elsewhere while they are dragged; the project does not know of it yet."""
+        """Show nodes, notes and bends elsewhere while they are dragged; the project does not know of it yet.
+
+        With `plain` their wires do not go round anything, for what passes quickly.
+        """
         self.places.drag(places)
         self.notes.drag(notes or {})
         self.bends.drag(bends or {})
-        self.wiring.follow_drag(places)
+        self.wiring.follow_drag(places, plain)
         self.wiring.lead(bends or ())
         self.redrawn.emit()
 

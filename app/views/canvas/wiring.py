@@ -18,7 +18,7 @@ from app.views.canvas.difference import moved as differing_edges
 from app.views.canvas.faces import Problems
 from app.views.canvas.ground import Ground
 from app.views.canvas.node_item import NodeItem
-from app.views.canvas.routes import Route, nothing, route, runs_back
+from app.views.canvas.routes import Route, nothing, route, runs_back, unled
 from app.views.canvas.spatial import RectIndex
 from app.views.canvas.wire_item import ASSUMED, ERROR, NORMAL, REACH, WireItem
 
@@ -128,10 +128,13 @@ class Wiring:
             yield from self._graph.into(node)
             yield from self._graph.out_of(node)
 
-    def follow_drag(self, dragged: Iterable[str]) -> None:
+    def follow_drag(self, dragged: Iterable[str], plain: bool = False) -> None:
         """Let the wires of nodes that are being dragged follow; the others wait until they are let go."""
         for edge in set(self.of(dragged)):
-            self._route(self.items[edge])
+            if plain:
+                self.items[edge].set_route(unled(*self._ends(edge)))
+            else:
+                self._route(self.items[edge])
 
     def lead(self, wires: Iterable[Edge]) -> None:
         """Route anew the wires whose bends are others."""
