@@ -245,7 +245,7 @@ def _rows(
             if width > WIDEST * row_width and end > start + 1:
                 break
             over = max(0.0, width / row_width - 1)
-            slack = 3.0 * over if over else (1 - width / row_width) ** 2
+            slack = 1.0 + 2.0 * over if over else (1 - width / row_width) ** 2
             cost = slack * (1 if over or end < count else 0.3) + broken[end] + 0.2 + least[end]
             if cost < least[start]:
                 least[start], ends[start] = cost, end
