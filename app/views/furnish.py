@@ -11,9 +11,14 @@ if TYPE_CHECKING:
 
 def furnishing(window: MainWindow) -> Iterator[None]:
     """Each step makes a page and puts it under its tab; the last one connects them."""
-    for step in (_inspector, _outline, _code, _training, _costs, _curves, _runs, _room, _exporting, _links):
+    steps = (_inspector, _outline, _code, _training, _costs, _curves, _runs, _room, _exporting, _links, _library)
+    for step in steps:
         step(window)
         yield
+
+
+def _library(window: MainWindow) -> None:
+    window.library_control.read()
 
 
 def _inspector(window: MainWindow) -> None:

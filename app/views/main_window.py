@@ -154,7 +154,6 @@ class MainWindow(QMainWindow):
         column.addWidget(self.centre, 1)
         self.setCentralWidget(middle)
         self.toasts = ToastStack(middle)
-        self.library_control.read()
         self._make_docks()
         bar = self.addToolBar("Deck")
         bar.setObjectName("deck")
