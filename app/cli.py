@@ -1,4 +1,4 @@
-"""The window's main jobs without a window: train, check, export, autograd, doctor.
+"""The window's main jobs without a window: train, check, export, autograd, import, doctor.
 
 Exit codes: 0 done, 1 the net or the run has a problem, 2 wrong arguments or a file that cannot be read or written.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from app.training.events import Event
     from app.training.job import Job
 
-COMMANDS = ("train", "check", "export", "autograd", "doctor")
+COMMANDS = ("train", "check", "export", "autograd", "import", "doctor")
 PICTURES = (".dot", ".svg", ".pdf", ".png", ".json")
 
 
@@ -98,6 +98,9 @@ def _parser() -> argparse.ArgumentParser:
     for command in (train, check, export, autograd):
         command.add_argument("--trust", action="store_true", help="run the project's own files of layers, this once")
 
+    from app import cli_import
+
+    cli_import.add(commands)
     doctor = commands.add_parser("doctor", help="what this machine has and lacks")
     doctor.set_defaults(command=_doctor)
     return parser

@@ -338,7 +338,8 @@ def test_sizes_that_follow_a_parameter_are_written_with_it() -> None:
     assert "nn.Conv2d(3, channels, 3" in text  # what arrives is another matter
     wide = image_net([("only", "block.Residual", {"channels": 24})], ["x>only.x", "only>y"])
     both = [analysed(net, RESIDUAL).source, analysed(wide, RESIDUAL).source]
-    made = [[line for line in source.text.partition("class Net")[0].splitlines() if " = nn." in line] for source in both]
+    blocks = [source.text.partition("class Net")[0].splitlines() for source in both]
+    made = [[line for line in lines if " = nn." in line] for lines in blocks]
     assert made[0] == made[1]
     taken_away = both[0].text.replace("Residual(channels=8)", "Residual(channels=24)")
     namespace: dict[str, Any] = {}

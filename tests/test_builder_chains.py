@@ -231,7 +231,7 @@ def test_a_block_with_a_second_way_through_is_a_class() -> None:
         "x>c0 c0>r r>a c0>a.other a>y",
     )
     source = analysed(row_of([("c", "block.Skip", "seq")], (3, 8, 8)), Block("Skip", graph)).source
-    assert "self.seq = Skip()" in source.text and "self._0 = nn.Conv2d(3, 3, 3, padding=1)" in source.text
+    assert "self.seq = Skip()" in source.text and 'setattr(self, "0", nn.Conv2d(3, 3, 3, padding=1))' in source.text
 
 
 def test_an_instance_without_an_input_is_written_too() -> None:

@@ -9,7 +9,7 @@ from app.builder.call_code import WIDTH, CallWriter, wrapped
 from app.builder.calls import Ran
 from app.builder.class_args import OWNING, VALUES, BlockClass
 from app.builder.constructor_code import ConstructorWriter
-from app.builder.containers import containers
+from app.builder.containers import attribute, containers
 from app.builder.literals import to_code
 from app.builder.made_code import Line
 from app.builder.names import Names, Paths, module_attributes, reserved_variables
@@ -68,8 +68,8 @@ class ClassWriter:
         """How the module of every node is written, and what makes the modules."""
         first = {step.module: step for step in reversed(self.steps) if step.id in self.modules}
         roots = containers({step.id: (self.modules[step.id], step.spec.kind) for step in reversed(first.values())})
-        plain = {module: f"self.{self.modules[step.id]}" for module, step in first.items()}
-        boxed = {node: text for name, box in roots.items() for node, text in box.reached(f"self.{name}").items()}
+        plain = {module: attribute(self.modules[step.id]) for module, step in first.items()}
+        boxed = {node: text for name, box in roots.items() for node, text in box.reached(attribute(name)).items()}
         places = {module: boxed.get(step.id, plain[module]) for module, step in first.items()}
         access = {step.id: places[step.module] for step in self.steps if step.id in self.modules}
         return access, ConstructorWriter(self.made, self.classes, access, roots)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from app.builder.call_code import CallWriter, wrapped
 from app.builder.class_args import OWNING, BlockClass, in_words_of
-from app.builder.containers import Container, statements
+from app.builder.containers import Container, assigned, attribute, statements
 from app.builder.made_code import Line, Made, Owner, repeated
 from app.builder.plan import Step
 
@@ -41,7 +41,7 @@ class ConstructorWriter:
         for node, step in owning.items():
             name, box = boxed.get(node, (node, None))
             if box is None:
-                lines += self._whole(self._class, step, ()).framed(f"{self._access[node]} = ", "").lines(_MARGIN)
+                lines += assigned(self._access[node], self._whole(self._class, step, ())).lines(_MARGIN)
                 lines += self._inits(self._class, step, self._access[node], ())
             elif name not in written:
                 written.add(name)
@@ -55,7 +55,7 @@ class ConstructorWriter:
             whole = self._whole(self._class, owning[node], ())
             return replace(whole, head="", tail=")") if owning[node].spec.kind == "buffer" else whole
 
-        lines = [line for part in statements(box, f"self.{name}", made) for line in part.lines(_MARGIN)]
+        lines = [line for part in statements(box, attribute(name), made) for line in part.lines(_MARGIN)]
         inside = set(box.steps())
         for node, step in owning.items():
             if node in inside:

@@ -96,7 +96,19 @@ def statements(container: Container, access: str, made: Callable[[str], Made]) -
     `made` gives what makes the module of a step; of a buffer it is the arguments of `register_buffer`.
     """
     later: list[Made] = []
-    return [_literal(container, access, made, later).framed(f"{access} = ", ""), *later]
+    return [assigned(access, _literal(container, access, made, later)), *later]
+
+
+def attribute(key: str) -> str:
+    """How a class reads its own attribute: `self.conv1`, and `getattr` for a key that is no identifier."""
+    return _at("self", MODULE, key)
+
+
+def assigned(access: str, made: Made) -> Made:
+    """What gives an attribute its value; a key that is no identifier goes through `setattr`."""
+    if access.startswith("getattr("):
+        return made.framed(f"setattr({access.removeprefix('getattr(').removesuffix(')')}, ", ")")
+    return made.framed(f"{access} = ", "")
 
 
 def _literal(container: Container, access: str, made: Callable[[str], Made], later: list[Made]) -> Made:

@@ -85,13 +85,14 @@ def path_parts(name: str) -> tuple[str, ...]:
     A path is words with dots between them; where there is anything else, the dots are as good as spaces.
 
     >>> path_parts("layers.0"), path_parts("a.class.norm_"), path_parts("conv"), path_parts("a. b"), path_parts("0.1")
-    (('layers', '0'), ('a', 'class_', 'norm_'), ('conv',), ('a_b',), ('_0', '1'))
+    (('layers', '0'), ('a', 'class_', 'norm_'), ('conv',), ('a_b',), ('0', '1'))
     """
     parts = unicodedata.normalize("NFKC", name).split(".")
-    if not 1 < len(parts) <= DEEPEST_PATH or not all(re.fullmatch(r"\w+", part) for part in parts):
+    if not len(parts) <= DEEPEST_PATH or not all(_WORD.fullmatch(part) for part in parts):
         return (identifier(name),)
-    first, *others = map(_part, parts)
-    return (identifier(first) if first.isdecimal() else first, *others)
+    if len(parts) == 1 and not _exact(parts[0]):
+        return (identifier(name),)
+    return tuple(map(_part, parts))
 
 
 def written(name: str) -> str:
@@ -103,10 +104,19 @@ def written(name: str) -> str:
     return ".".join(path_parts(name))
 
 
-def _part(text: str) -> str:
+_WORD = re.compile(r"\w+(?:-\w+)*")
+_HYPHENS = re.compile(r"[A-Za-z0-9]\w*(?:-\w+)+", re.ASCII)
+
+
+def _exact(text: str) -> bool:
+    """Whether a key that is no identifier is taken as it is: a whole number, or words with hyphens between them."""
     number = text.isascii() and text.isdecimal() and len(text) < 10 and (text == "0" or text[0] != "0")
+    return number or (len(text) <= 80 and bool(_HYPHENS.fullmatch(text)))
+
+
+def _part(text: str) -> str:
     word = text.isidentifier() and not keyword.iskeyword(text)
-    if number or (word and not text.startswith("__") and len(text) <= 80):
+    if _exact(text) or (word and not text.startswith("__") and len(text) <= 80):
         return text
     return identifier(text)
 
@@ -129,7 +139,7 @@ class Paths:
         """The free path nearest to a name."""
         parts = path_parts(name)
         if len(parts) == 1:
-            return self._top.names.take(name)
+            return self._top.take(parts[0]) if _exact(parts[0]) else self._top.names.take(name)
         level, path = self._top, []
         for i, part in enumerate(parts[:-1]):
             if part not in level.inner:

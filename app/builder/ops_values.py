@@ -72,8 +72,8 @@ SPECS: dict[str, OpSpec] = {
                 inputs=(Port("input", _OPERAND), Port("other", _OPERAND)), outputs=(Port("output", _OPERAND),),
                 params=(Param("input", "number", optional=True), Param("other", "number", optional=True)))
           for name in ("floordiv", "mod", "pow")),
-        _spec("ops.StochasticDepth", "module", "drop", target="torchvision.ops.StochasticDepth", stem="stochastic_depth",
-              inputs=(Port("input"),), params=(
+        _spec("ops.StochasticDepth", "module", "drop", target="torchvision.ops.StochasticDepth",
+              stem="stochastic_depth", inputs=(Port("input"),), params=(
             Param("p", "float", required=True, minimum=0, maximum=1, start=0.1, positional=True),
             Param("mode", "choice", required=True, choices=("batch", "row"), start="row", positional=True))),
         _spec("operator.neg", "operator", "merge", target="operator.neg", inputs=(Port("input", _OPERAND),),

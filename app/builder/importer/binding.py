@@ -163,6 +163,8 @@ class Binder:
             tensors = args[1:] if isinstance(args[1], fx.Node) else args[1]
             return {"equation": args[0].replace(" ", ""), "tensors": list(tensors)}
         names = names or positions(spec)
+        if spec.key == "torch.arange":
+            names = ("end",) if len(args) == 1 else ("start", "end", "step")
         given: dict[str, Any] = {}
         for number, value in enumerate(args):
             if number >= len(names):

@@ -1,0 +1,295 @@
+"""Where a model to be imported comes from, and the project that it becomes.
+
+`torchvision:resnet18` is made in this process. A person's own file runs only in a child process, with a time limit, and
+only if they said so; what comes back from there is a project file, which is data.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app import project_file
+from app.builder.catalog import catalog
+from app.project import Project
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+PATIENCE = 120.0  # seconds for a person's own file
+_INPUT = re.compile(r"(?P<sizes>\d+(?:x\d+)*)(?::(?P<dtype>[a-z]+\d*))?")
+# What torchvision's pictures and clips are, where no weights say it.
+_PICTURE, _CLIP = (3, 224, 224), (3, 16, 112, 112)
+
+
+class ImportFailed(ValueError):
+    """A model that cannot be imported; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class ModelInput:
+    """An example of one argument of `forward`: its shape with the batch first, and its dtype."""
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """Where a model comes from. `file` is empty for one of torchvision's; `call` says that `name` is a function."""
+
+    file: str
+    name: str
+    call: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.file or 'torchvision'}:{self.name}{'()' if self.call else ''}"
+
+
+def parse_source(text: str) -> ModelSource:
+    """`torchvision:resnet18`, `file.py:Class` or `file.py:make_model()`. Raises ImportFailed.
+
+    >>> str(parse_source("nets/mine.py:make()"))
+    'nets/mine.py:make()'
+    """
+    file, colon, name = text.rpartition(":")
+    call = name.endswith("()")
+    name = name.removesuffix("()")
+    if not colon or not name.isidentifier():
+        raise ImportFailed(f"{text!r} is no model; write torchvision:resnet18, file.py:Class or file.py:make_model()")
+    if file == "torchvision":
+        return ModelSource("", name)
+    if not file.endswith(".py"):
+        raise ImportFailed(f"{file} is neither torchvision nor a Python file")
+    return ModelSource(file, name, call)
+
+
+def parse_input(text: str) -> ModelInput:
+    """`1x3x32x32`, or `1x16:int64`. Raises ImportFailed.
+
+    >>> parse_input("1x3x32x32"), parse_input("2x16:int64").dtype
+    (ModelInput(shape=(1, 3, 32, 32), dtype='float32'), 'int64')
+    """
+    found = _INPUT.fullmatch(text.strip().replace("×", "x"))
+    if not found:
+        raise ImportFailed(f"{text!r} is no input; write its sizes with the batch first, as 1x3x32x32 or 1x16:int64")
+    from app.builder.literals import DTYPES
+
+    dtype = found["dtype"] or "float32"
+    sizes = tuple(map(int, found["sizes"].split("x")))
+    if dtype not in DTYPES or not all(0 < size <= 2**31 for size in sizes):
+        raise ImportFailed(f"{text!r} has a size or a dtype that no tensor has")
+    return ModelInput(sizes, dtype)
+
+
+def parse_arguments(text: str) -> dict[str, Any]:
+    """The arguments of a constructor as JSON: `{"num_classes": 10}`. Raises ImportFailed."""
+    try:
+        found = json.loads(text or "{}")
+    except ValueError as error:
+        raise ImportFailed(f"the arguments are no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise ImportFailed('the arguments are an object, such as {"num_classes": 10}')
+    return found
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """What a file offers: its classes, and its functions that want no argument, read off its text; nothing runs."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError) as error:
+        raise ImportFailed(f"the file is no Python: {error}") from error
+    found = []
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            found.append(node.name)
+        elif isinstance(node, ast.FunctionDef) and len(node.args.args) == len(node.args.defaults):
+            found.append(f"{node.name}()")
+    return tuple(found)
+
+
+# --- Models
+
+
+def make_torchvision(name: str, arguments: Mapping[str, Any], pretrained: bool = False) -> nn.Module:
+    """One of torchvision's models, its weights random, or those that lie on the disk already. Raises ImportFailed."""
+    from app.torchvision_import import import_torchvision
+
+    models = import_torchvision("models")
+    if name not in models.list_models():
+        near = [known for known in models.list_models() if known.startswith(name[:4])]
+        raise ImportFailed(f"torchvision has no model {name}" + (f"; there are {', '.join(near[:8])}" if near else ""))
+    given = dict(arguments)
+    try:
+        if not pretrained:
+            if "weights_backbone" in inspect.signature(models.get_model_builder(name)).parameters:
+                given = {"weights_backbone": None, **given}
+            return models.get_model(name, weights=None, **given)
+        return _with_known_weights(models, name, given)
+    except ImportFailed:
+        raise
+    except Exception as error:  # whatever a constructor raises is about its arguments
+        raise ImportFailed(f"{name} cannot be made: {type(error).__name__}: {error}") from error
+
+
+def _with_known_weights(models: Any, name: str, arguments: Mapping[str, Any]) -> nn.Module:
+    import torch
+
+    weights = models.get_model_weights(name).DEFAULT
+    file = Path(torch.hub.get_dir()) / "checkpoints" / weights.url.rpartition("/")[2]
+    if not file.is_file():
+        size = weights.meta.get("_file_size")
+        words = f" of {size:.0f} MB" if size else ""
+        where = f"download {weights.url} to {file} first"
+        raise ImportFailed(f"the weights of {name}{words} are not on the disk; {where}")
+    model: nn.Module = models.get_model(name, weights=None, **arguments)
+    model.load_state_dict(torch.load(file, map_location="cpu", weights_only=True))
+    return model
+
+
+def usual_input(name: str) -> ModelInput:
+    """What one of torchvision's models is made for: the crop that its weights want."""
+    from app.torchvision_import import import_torchvision
+
+    models = import_torchvision("models")
+    sizes = _CLIP if name in models.list_models(module=models.video) else _PICTURE
+    try:
+        crop = models.get_model_weights(name).DEFAULT.transforms().crop_size
+    except (ValueError, AttributeError):
+        return ModelInput((1, *sizes))
+    crop = tuple(crop) if isinstance(crop, list | tuple) else (crop,)
+    crop = crop * 2 if len(crop) == 1 else crop
+    return ModelInput((1, *sizes[:-2], *crop))
+
+
+def make_from_file(source: ModelSource, arguments: Mapping[str, Any]) -> nn.Module:
+    """Run a person's file and make its model. Only a child process calls this. Raises ImportFailed."""
+    from torch import nn
+
+    path = Path(source.file).resolve()
+    sys.path.insert(0, str(path.parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    try:
+        spec.loader.exec_module(module)
+        maker = getattr(module, source.name, None)
+        if maker is None:
+            there = ", ".join(names_in(path.read_text("utf-8")))
+            raise ImportFailed(f"{path.name} has no {source.name}; it has {there}")
+        model = maker(**arguments)
+    except ImportFailed:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ImportFailed(f"{path.name}: {type(error).__name__}: {error}") from error
+    if not isinstance(model, nn.Module):
+        raise ImportFailed(f"{source} gives {type(model).__name__}, which is no nn.Module")
+    return model
+
+
+# --- Projects
+
+
+def project_of(
+    model: nn.Module, inputs: tuple[ModelInput, ...], name: str, cancelled: Callable[[], bool] = lambda: False
+) -> Project:
+    """The project that a live model becomes. Raises ImportFailed."""
+    import torch
+
+    from app.builder.importer.building import import_module
+    from app.builder.importer.drafting import DraftError
+    from app.builder.importer.tracing import TraceError
+
+    examples = tuple(torch.zeros(one.shape, dtype=getattr(torch, one.dtype), device="meta") for one in inputs)
+    try:
+        drawn = import_module(model, examples, catalog(), cancelled=cancelled)
+    except (TraceError, DraftError) as error:
+        raise ImportFailed(str(error)) from error
+    shapes = ", ".join("×".join(map(str, one.shape)) for one in inputs)
+    notes = f"Imported from {name} with an input of {shapes}."
+    return Project(name=name, graph=drawn.graph, positions=drawn.positions, blocks=drawn.blocks, notes=notes)
+
+
+def import_source(
+    source: ModelSource,
+    arguments: Mapping[str, Any],
+    inputs: tuple[ModelInput, ...] = (),
+    pretrained: bool = False,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> tuple[Project, Mapping[str, Tensor]]:
+    """The project of one of torchvision's models, and its state_dict. Raises ImportFailed."""
+    if source.file:
+        raise ImportFailed("a file of your own is imported in a process of its own")
+    model = make_torchvision(source.name, arguments, pretrained)
+    project = project_of(model, inputs or (usual_input(source.name),), source.name, cancelled)
+    return project, model.state_dict()
+
+
+def import_file(
+    source: ModelSource,
+    arguments: Mapping[str, Any],
+    inputs: tuple[ModelInput, ...],
+    weights: Path | None = None,
+    patience: float = PATIENCE,
+) -> Project:
+    """The project of a model in a person's own file, which runs in a child process of at most `patience` seconds.
+
+    The caller has asked whether it may run. `weights` is where its state_dict goes (.safetensors). Raises ImportFailed.
+    """
+    if not inputs:
+        raise ImportFailed(f"say what {source} takes, for instance --input 1x3x32x32")
+    if not Path(source.file).is_file():
+        raise ImportFailed(f"there is no file {source.file}")
+    with tempfile.TemporaryDirectory(prefix="tapedeck-") as folder:
+        left = Path(folder) / "imported.tape"
+        question = {
+            "source": [str(Path(source.file).resolve()), source.name, source.call], "arguments": dict(arguments),
+            "inputs": [[list(one.shape), one.dtype] for one in inputs], "left": str(left),
+            "weights": str(weights.resolve()) if weights else "",
+        }  # fmt: skip
+        command = [sys.executable, "-m", "app.model_import"]
+        root = str(Path(__file__).resolve().parent.parent)
+        try:
+            done = subprocess.run(command, input=json.dumps(question), capture_output=True, text=True, cwd=root,
+                                  timeout=patience, check=False)  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            words = f"{source} had not come to its end after {patience:.0f} s and was stopped"
+            raise ImportFailed(words) from error
+        if done.returncode or not left.is_file():
+            lines = [line for line in done.stderr.strip().splitlines() if line.strip()]
+            raise ImportFailed(lines[-1] if lines else f"{source} ended the process that it ran in")
+        return project_file.read(left)
+
+
+def main() -> int:
+    """The child process: read a question from stdin, leave a project file."""
+    question = json.load(sys.stdin)
+    file, name, call = question["source"]
+    try:
+        model = make_from_file(ModelSource(file, name, call), question["arguments"])
+        inputs = tuple(ModelInput(tuple(shape), dtype) for shape, dtype in question["inputs"])
+        project = project_of(model, inputs, name)
+        if question["weights"]:
+            from app.export.weights import save_safetensors
+
+            save_safetensors(model.state_dict(), question["weights"])
+        project_file.write(project, Path(question["left"]))
+    except ImportFailed as error:
+        print(f"{error}".replace("\n", " "), file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
