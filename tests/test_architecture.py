@@ -37,8 +37,10 @@ GLUE = "document settings background training_thread"
 # Who may import whom. An entry for `room.module` adds to that of its room; a room may import all of itself.
 ARROWS = {
     "main": f"cli views {GLUE} {PURE} doctor",
-    "cli": f"views {PURE} doctor run_output",
+    "cli_import": "cli model_import own_layers project_file builder export",
+    "cli": f"cli_import views {PURE} doctor run_output",
     "views": f"{GLUE} {PURE} doctor",
+    "model_import": "project project_file builder export",
     "run_output": "training",
     "document": PURE,
     "background": PURE,

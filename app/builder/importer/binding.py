@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from app.builder import ops
 from app.builder.catalog import Catalog, OpSpec
-from app.builder.importer.tracing import Training, set_item
+from app.builder.importer.values import Training, set_item
 from app.builder.introspect import find
 from app.builder.literals import DTYPES, DType, Slice
 

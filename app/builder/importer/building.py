@@ -17,7 +17,8 @@ from app.builder.importer.drafting import Draft, Drafter
 from app.builder.importer.merging import Merger
 from app.builder.importer.modes import with_evaluation
 from app.builder.importer.modules import key_of
-from app.builder.importer.tracing import Tracer, on_meta
+from app.builder.importer.tracing import Tracer
+from app.builder.importer.values import on_meta
 from app.builder.sheet import Positions
 from app.frozen import FrozenMap
 

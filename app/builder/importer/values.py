@@ -1,0 +1,116 @@
+"""What stands for values while a model is traced: proxies that know an example, and `self.training` known again."""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx, nn
+
+if TYPE_CHECKING:
+    from app.builder.importer.tracing import Tracer
+
+
+def set_item(tensor: torch.Tensor, index: Any, value: Any) -> torch.Tensor:
+    """What a tensor is after `tensor[index] = value`."""
+    changed = tensor.clone()
+    changed[index] = value
+    return changed
+
+
+class Training(int):
+    """`self.training` while tracing: true or false for a branch, and known again where it is handed on.
+
+    `asked` becomes true when a branch depends on it, so that the other mode is another graph.
+    """
+
+    asked: list[bool]
+
+    def __bool__(self) -> bool:
+        self.asked[:] = [True]
+        return int(self) != 0
+
+
+def plain_flag(value: Any) -> Any:
+    return int(value) != 0 if type(value) is Training else value
+
+
+class ValueProxy(fx.Proxy):
+    """A proxy that knows an example of its value, and passes for a tensor where that is one."""
+
+    tracer: Tracer
+
+    @property
+    def known(self) -> Any:
+        return self.tracer.values[self.node]
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return torch.Tensor if isinstance(self.known, torch.Tensor) else ValueProxy
+
+    def __getattr__(self, name: str) -> Any:
+        return Attribute(self, name)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        tracer, old = self.tracer, self.tracer.latest(self.node)
+        tracer.became[old] = tracer.create_proxy("call_function", set_item, (self, index, value), {}).node
+
+    def __len__(self) -> int:
+        return len(self.known)
+
+    def __index__(self) -> int:
+        return operator.index(self.known)
+
+    def __int__(self) -> int:
+        return int(self.known)
+
+    def __float__(self) -> float:
+        return float(self.known)
+
+
+class Attribute(ValueProxy):
+    """`x.shape`, or `x.view` before it is called."""
+
+    def __init__(self, root: ValueProxy, name: str) -> None:
+        self.root, self.attr, self.tracer = root, name, root.tracer
+        self._made: fx.Node | None = None
+
+    @property
+    def node(self) -> fx.Node:  # type: ignore[override]
+        if self._made is None:
+            self._made = self.tracer.create_proxy("call_function", getattr, (self.root, self.attr), {}).node
+        return self._made
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        made = self.tracer.create_proxy("call_method", self.attr, (self.root, *args), kwargs)
+        if self.attr.endswith("_") and not self.attr.endswith("__"):  # changed in place, and read anew from now on
+            self.tracer.became[self.tracer.latest(self.root.node)] = made.node
+        return made
+
+
+PROXIES = (ValueProxy, Attribute)
+# Tensors made of sizes alone are part of the graph, wherever the sizes come from.
+FACTORIES = frozenset({torch.arange, torch.zeros, torch.ones, torch.full, torch.linspace, torch.eye})
+
+
+def on_meta(model: nn.Module, training: bool, whole: Callable[[nn.Module], bool]) -> tuple[nn.Module, Training]:
+    """A copy of a model on meta tensors, made without copying a value; `training` of every module that is entered is
+    the value that comes with it."""
+    known: dict[int, Any] = {}
+    for tensor in (*model.parameters(), *model.buffers()):
+        empty = torch.empty_like(tensor, device="meta")
+        known[id(tensor)] = nn.Parameter(empty, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else empty
+    copied = copy.deepcopy(model, known)
+    copied.train(training)
+    flag = Training(training)
+    flag.asked = []
+    todo = [copied]
+    while todo:
+        module = todo.pop()
+        if not whole(module):
+            module.__dict__["training"] = flag
+            todo.extend(module.children())
+    return copied, flag
