@@ -73,6 +73,7 @@ class BlockParams(Section):
             f"Name of the parameter {param.name}",
             lambda text: block_params.check_param_name(block, text, param.name),
         )
+        name.set_hint(param.name)
         editor = make_editor(param, param.default)
         editor.name_it(f"Default of {param.name}", "What an instance has that does not set it itself.")
         remove = icon_button("close", f"Take {param.name} away: inside stands its default then")

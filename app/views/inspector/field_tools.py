@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from PySide6.QtCore import QObject
@@ -11,6 +12,7 @@ from app.background import Background
 from app.builder import refusals
 from app.builder.catalog import OpSpec
 from app.builder.rules import ConnectError
+from app.builder.value_types import ValueType
 from app.frozen import FrozenMap
 from app.views.inspector.form import ParamForm
 from app.views.inspector.node_edits import NodeEdits
@@ -22,7 +24,10 @@ _NOTHING = "Nothing on the canvas gives what fits. A Number, Tensor.size or Tens
 
 
 class FieldTools(QObject):
-    """Fills the menu of a field of one node. `form` and `resolved` are those of the node that is shown."""
+    """Fills the menu of a field of one node.
+
+    `form` and `resolved` are those of the node that is shown, `values` what is known of all wires.
+    """
 
     def __init__(self, edits: NodeEdits, background: Background, parent: QWidget) -> None:
         super().__init__(parent)
@@ -30,6 +35,7 @@ class FieldTools(QObject):
         self.form: ParamForm | None = None
         self._torch = False
         self.resolved: FrozenMap[str, Any] = FrozenMap()
+        self.values: Mapping[tuple[str, int], ValueType] = FrozenMap()
 
     def set_torch_loaded(self) -> None:
         """From here on torch is asked what it says of values that are refused."""
@@ -60,7 +66,8 @@ class FieldTools(QObject):
         given = {wire.port: wire.source for wire in self._edits.wires()}
         for port in self._edits.ports(name):
             if port in given:
-                menu.addAction(f"Cut the wire from {given[port]}", lambda port=port: self._edits.cut(port))
+                to = f" to {port}" if port != name else ""
+                menu.addAction(f"Cut the wire from {given[port]}{to}", lambda port=port: self._edits.cut(port))
             else:
                 menu.addAction(f"Wire {port}…", lambda port=port: self._pick_source(name, port))
         if not menu.isEmpty():
@@ -84,11 +91,11 @@ class FieldTools(QObject):
         """Let a person choose the output that gives a parameter."""
         assert self.form is not None
         graph, catalog = self._edits.front.graph, self._edits.front.catalog
-        picks = [
-            Pick(source, source.name, spec.label, spec.category)
-            for source in self._edits.sources(port)
-            if (spec := catalog.of(graph, graph.nodes[source.node]))
-        ]
+        picks = []
+        for source in self._edits.sources(port, self.values):
+            spec = catalog.of(graph, graph.nodes[source.node])
+            value = self.values.get((source.node, source.number))
+            picks.append(Pick(source, source.name, f"{spec.label} {value or ''}".strip(), spec.category))
         picker = Picker(f"Wire {port} from", picks, _NOTHING, self.form)
         picker.picked.connect(lambda source: self._wire(name, source, port))
         picker.open_below(self.form.rows[name].editor or self.form)

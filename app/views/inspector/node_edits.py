@@ -5,7 +5,7 @@ A node that shares its module has the parameters of the node whose module that i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from app.builder import block_edits, block_params, edits, rules
 from app.builder.blocks import block_of
 from app.builder.catalog import OpSpec
 from app.builder.graph import Edge, Init, Node
+from app.builder.value_types import ValueType, kind_of
 from app.views.inspector.form import Wire
 from app.views.inspector.front import Front
 from app.views.inspector.values import same
@@ -111,8 +112,8 @@ class NodeEdits:
         own = (param,) if self.spec.operand(param) else ()
         return (*own, *(port.name for port in wirable if port.param == param))
 
-    def sources(self, port: str) -> Iterator[Output]:
-        """The outputs that can be wired to a port."""
+    def sources(self, port: str, values: Mapping[tuple[str, int], ValueType]) -> Iterator[Output]:
+        """The outputs that can be wired to a port; `values` are what is known to come out of them."""
         graph, catalog = self.front.graph, self.front.catalog
         wanted = rules.port_of(self.spec, self.node, port)
         if wanted is None:
@@ -122,7 +123,8 @@ class NodeEdits:
             if node.id in behind:
                 continue
             for number, output in enumerate(catalog.of(graph, node).outputs):
-                if rules.kinds_fit(output.kind, wanted.kind):
+                value = values.get((node.id, number))
+                if rules.kinds_fit(kind_of(value) if value is not None else output.kind, wanted.kind):
                     if rules.can_connect(graph, catalog, node.id, number, self.id, port):
                         name = node.name if not number else f"{node.name}, {output.name}"
                         yield Output(node.id, number, name)

@@ -262,7 +262,7 @@ class NodePage(TabDown):
         if spec is None:
             return
         resolved = analysis.resolved.get(self._node_id, FrozenMap()) if analysis else FrozenMap()
-        self.tools.resolved = resolved
+        self.tools.resolved, self.tools.values = resolved, analysis.values if analysis else FrozenMap()
         if self.form is not None:
             self.form.set_resolved(resolved, self._auto_source())
         if spec.kind == "module":

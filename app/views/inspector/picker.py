@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from PySide6.QtCore import QEvent, QObject, QPoint, QSize, Qt, Signal
-from PySide6.QtGui import QKeyEvent
+from PySide6.QtCore import QEvent, QObject, QPoint, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QPaintEvent
 from PySide6.QtWidgets import QFrame, QListWidget, QListWidgetItem, QVBoxLayout, QWidget
 
-from app.views import icons
+from app.views import icons, theme
 from app.views.widgets import SearchField
-from app.views.widgets.painting import label
+from app.views.widgets.painting import box, label, start
 
 _ROW, _ROWS_MOST, _WIDTH = 24, 9, 260
 _WALK = (Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_PageUp, Qt.Key.Key_PageDown)
@@ -36,8 +36,6 @@ class Picker(QFrame):
     def __init__(self, title: str, picks: Sequence[Pick], nothing: str, parent: QWidget) -> None:
         super().__init__(parent, Qt.WindowType.Popup)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setObjectName("picker")
-        self.setFrameShape(QFrame.Shape.StyledPanel)
         self.setAccessibleName(title)
         self._picks = tuple(picks)
         column = QVBoxLayout(self)
@@ -60,6 +58,11 @@ class Picker(QFrame):
         self.search.installEventFilter(self)
         self.list.itemClicked.connect(self._take)
         self._narrow("")
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = start(self)
+        box(painter, QRectF(self.rect()), 0, theme.current().panel, theme.current().line3)
+        painter.end()
 
     def open_below(self, widget: QWidget) -> None:
         """Open below a widget, on the screen as a whole."""
