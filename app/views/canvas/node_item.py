@@ -207,10 +207,13 @@ class NodeItem:
 
     def input_number(self, port: str, index: int = 0) -> int:
         """Which of the pins a wire into `port` ends at."""
-        pins = self._face.inputs
-        exact = (i for i, pin in enumerate(pins) if pin.port == port and pin.index == index)
-        same = (i for i, pin in enumerate(pins) if pin.port == port)
-        return next(exact, next(same, 0))
+        first = -1
+        for number, pin in enumerate(self._face.inputs):
+            if pin.port == port:
+                if pin.index == index:
+                    return number
+                first = number if first < 0 else first
+        return max(first, 0)
 
     def port_at(self, point: QPointF, reach: float = PORT_REACH) -> tuple[bool, int, Pin] | None:
         """The nearest port within reach of a point of the scene: (is an output, number, pin)."""

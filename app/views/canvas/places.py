@@ -36,9 +36,10 @@ class Places:
         before = self.positions
         whole = wished.keys() == graph.nodes.keys()
         self.positions = wished if whole else complete(graph, wished, self.sizes())
-        shifted = (differing(before, self.positions) | self.adrift) & self._nodes.keys()
-        self.adrift.clear()
+        shifted = differing(before, self.positions) & self._nodes.keys()
         touched |= {n for n in shifted if (self._nodes[n].x(), self._nodes[n].y()) != self.positions[n]}
+        touched |= self.adrift & self._nodes.keys()
+        self.adrift.clear()
         for node in touched:
             self._put(node, QPointF(*self.positions[node]), swept)
 

@@ -47,6 +47,7 @@ class Wiring:
         self._areas: RectIndex[Edge] = RectIndex()  # by where a change can change its way
         self._lanes: RectIndex[Edge] = RectIndex()
         self._back: set[Edge] = set()
+        self._fresh: set[Edge] = set()  # made since the nodes are where they are
         self._stirred: list[QRectF] = []  # lanes that came or went, of which those that run back have not heard
         self._unsettled: set[tuple[str, int]] = set()  # outputs, the labels on whose wires may cover each other
         self._widened = False
@@ -57,8 +58,9 @@ class Wiring:
         self._graph = after
         for edge in gone:
             self._remove(edge)
-        new = sorted(came, key=lambda edge: (self._runs_back(edge), edge))
-        made = [self._make(edge) for edge in new]
+        back = {edge for edge in came if self._runs_back(edge)}
+        made = [self._make(edge) for edge in (*sorted(came - back), *sorted(back))]
+        self._fresh |= came
         if gone or came:
             for rank, edge in enumerate(after.edges):
                 self.items[edge].rank = rank
@@ -86,7 +88,8 @@ class Wiring:
 
     def follow(self, moved: set[str], swept: list[QRectF]) -> None:
         """Route anew the wires of moved nodes, and those near whose way something came or went (`swept`)."""
-        touched = self._touched(moved, swept)
+        touched = self._touched(moved, swept) - self._fresh
+        self._fresh = set()
         back = {edge for edge in touched if self._runs_back(edge)}
         for edge in touched - back:
             self._route(self.items[edge])
