@@ -294,6 +294,18 @@ def test_a_block_may_not_contain_itself() -> None:
     assert analyse(net, ops_with(endless)).errors
 
 
+def test_blocks_in_blocks_are_looked_through_once_each() -> None:
+    ends = [("x", "input", {"shape": (4,)}), ("y", "output", {})]
+    blocks = [Block("B0", graph([ends[0], ("fc", "nn.Linear", {"out_features": 4}), ends[1]], ["x>fc", "fc>y"]))]
+    for number in range(1, 30):  # twice the one before: 2**29 layers in all
+        rows = [ends[0], *((f"{side}", f"block.B{number - 1}", {}) for side in "ab"), ends[1]]
+        blocks.append(Block(f"B{number}", graph(rows, ["x>a.x", "a>b.x", "b>y"])))
+    net = graph([ends[0], ("n", "block.B29", {}), ends[1]], ["x>n.x", "n>y"])
+    answer = analysed(net, *blocks)
+    assert answer.total_parameters == 2**29 * 20 == cost(net, ops_with(*blocks)).parameters
+    assert len(answer.source.text) < 20_000
+
+
 NAMES = st.sampled_from(["channels", "width", "k"])
 EXPRESSIONS = st.recursive(
     st.one_of(NAMES, st.integers(0, 9).map(str)),

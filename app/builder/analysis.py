@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -189,17 +191,39 @@ def _inside_problems(step: Step, block: Block, sheet: Findings, said: _Said) -> 
         if turn.inside is None or any(turn.inside is other for other in seen):
             continue
         seen.append(turn.inside)
-        for inner in _problems(Findings.block(block, turn.inside, sheet.ops), cured=False):
+        for inner in _told(block, turn.inside, sheet.ops):
             key = (block.name, inner.node, inner.message)
             if key not in said:
                 said.add(key)
                 way = ((step.id, number), *inner.path)
                 name = block.graph.nodes[inner.node].name if inner.node and inner.node in block.graph.nodes else ""
-                where = f"{step.node.name}, {name}" if name not in inner.message else step.node.name
-                message = f"In {where}: {inner.message}"
+                if inner.path:
+                    message = f"In {step.node.name} › {inner.message.removeprefix('In ')}"
+                else:
+                    where = f"{step.node.name}, {name}" if name not in inner.message else step.node.name
+                    message = f"In {where}: {inner.message}"
                 looks = tuple(cure for cure in inner.cures if cure.opens)
                 problems.append(replace(inner, node=step.id, port=None, message=message, cures=looks, path=way))
     return problems
+
+
+_inner: OrderedDict[int, tuple[Inside, list[Problem]]] = OrderedDict()
+_inner_lock = threading.Lock()
+_KEPT = 4096
+
+
+def _told(block: Block, inside: Inside, ops: Catalog) -> list[Problem]:
+    """What is wrong inside; an inside is looked through once, however many instances and edits show it."""
+    with _inner_lock:
+        kept = _inner.get(id(inside))
+    if kept is not None and kept[0] is inside:
+        return kept[1]
+    found = _problems(Findings.block(block, inside, ops), cured=False)
+    with _inner_lock:
+        _inner[id(inside)] = inside, found
+        if len(_inner) > _KEPT:
+            _inner.popitem(last=False)
+    return found
 
 
 def _unknown(result: StepResult | None) -> bool:

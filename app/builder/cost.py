@@ -25,7 +25,7 @@ from app.builder.catalog import Catalog, OpSpec, catalog
 from app.builder.graph import Graph
 from app.builder.plan import Plan, Step, plan
 from app.builder.receptive import Receptive, field_after
-from app.builder.shapes import StepResult, infer
+from app.builder.shapes import Inside, StepResult, infer
 from app.builder.value_types import NumberType, TensorType, TupleType, ValueType, sizes_at
 from app.frozen import FrozenMap
 
@@ -186,7 +186,7 @@ def _cost_of_turns(
             ports = dict(zip(step.args, arriving, strict=False))
             block = step.spec.definition
             inputs = {node.id: ports.get(node.name) for node in block.inputs} if block else {}
-            costs, fields = _costs(turn.inside.plan, turn.inside.results, inputs)
+            costs, fields = _inside(turn.inside, inputs)
             parts += [costs[inner.id] for inner in turn.inside.plan.steps if inner.live]
             ends = [inner for inner in turn.inside.plan.steps if inner.spec.kind == "output" and inner.refs()]
             field_now = fields.get(ends[0].refs()[0].node) if ends else None
@@ -198,6 +198,24 @@ def _cost_of_turns(
     if not isinstance(result.outcome, Ran):
         return NodeCost(live=step.live), None
     return _summed(step, result.outcome, parts, arriving[0] if arriving else None), arriving[0] if arriving else None
+
+
+_insides: OrderedDict[tuple[Any, ...], tuple[Inside, dict[str, NodeCost], _Fields]] = OrderedDict()
+
+
+def _inside(inside: Inside, inputs: Mapping[str, Receptive | None]) -> tuple[dict[str, NodeCost], _Fields]:
+    """The costs of the inside of a block, counted once however often it stands there."""
+    key = (id(inside), *inputs.items())
+    with _memo_lock:
+        kept = _insides.get(key)
+    if kept is not None and kept[0] is inside:
+        return kept[1], kept[2]
+    costs, fields = _costs(inside.plan, inside.results, inputs)
+    with _memo_lock:
+        _insides[key] = inside, costs, fields
+        if len(_insides) > _KEPT:
+            _insides.popitem(last=False)
+    return costs, fields
 
 
 def _summed(step: Step, outcome: Ran, parts: list[NodeCost], receptive: Receptive | None) -> NodeCost:
