@@ -259,3 +259,11 @@ def test_what_a_field_shows_is_read_as_the_same_value(key: str) -> None:
         if value is None and not param.optional or (isinstance(value, float) and math.isnan(value)):
             continue
         assert same(parse(param, shown(param, value)), value), (param.name, value, shown(param, value))
+
+
+@pytest.mark.parametrize(
+    "value", ["relu", "1", "True", "1, 2", ("a", 1), ("a",), (1, (2, "b")), 1.5, 2, False, (), None]
+)
+def test_a_value_of_any_kind_is_read_as_it_was(value: Any) -> None:
+    param = Param("x", "value", optional=True)
+    assert same(parse(param, shown(param, value)), value), shown(param, value)

@@ -154,8 +154,25 @@ def show(value: Any) -> str:
 
 
 def shown(param: ParamLike, value: Any) -> str:
-    """The value as it stands in a field of text, where no text at all is None."""
-    return "" if value is None and param.kind == "str" else show(value)
+    """The value as it stands in a field of text: no text at all is None, and what would be read as something else is
+    quoted.
+
+    >>> shown(Param("x", "value"), ("a", 1)), shown(Param("x", "value"), "1"), shown(Param("x", "value"), "a")
+    ("'a', 1", "'1'", 'a')
+    """
+    if value is None and param.kind == "str":
+        return ""
+    text = show(value)
+    if param.kind != "value" or value is DIFFERS or (fits(param, value) and _reads(param, text, value)):
+        return text
+    return repr(value)[1:-1] if isinstance(value, tuple) and value else repr(value)
+
+
+def _reads(param: ParamLike, text: str, value: Any) -> bool:
+    try:
+        return same(parse(param, text), value)
+    except ParamError:
+        return False
 
 
 def wanted(param: ParamLike) -> str:
