@@ -165,7 +165,9 @@ class NodeHeader(QWidget):
         self.frozen.setChecked(frozen)
         self.muted.setVisible(bool(spec.inputs and spec.outputs))
         self.muted.setChecked(node.muted)
-        self.kind.setText(node.op if spec.kind not in ("input", "output") else spec.label)
+        words = node.op if spec.kind not in ("input", "output") else spec.label
+        self.kind.setText(words)
+        self.kind.setToolTip(words)
         if not refused:
             self.name.show_name(node.name)
             self._say(None)

@@ -24,7 +24,7 @@ from app.views.widgets.painting import label
 KEY = "inspector.inits"
 AS_MADE = "as torch makes it"
 _FEW = 4
-_NAME_MOST = 118
+_NAME_MOST, _LINE_MOST = 104, 200  # widths of a name beside its field, and above it, px
 
 
 @dataclass(frozen=True)
@@ -58,20 +58,26 @@ class InitLine(QWidget):
         self.choice.setAccessibleName(f"Initialise {name}")
         self.problem = label("", "caption", "error", wrap=True)
         self.problem.hide()
-        title = label("", "code", "text2")
-        title.setText(title.fontMetrics().elidedText(name, Qt.TextElideMode.ElideMiddle, _NAME_MOST))
-        title.setToolTip(name)
+        title = label(name, "code", "text2")
         sizes = "×".join(map(str, shape)) if shape else "a number" if shape is not None else "not there"
         self.shape = label(sizes, "caption", "text3")
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(0, 0, 0, 2)
         self._grid.setHorizontalSpacing(8)
         self._grid.setVerticalSpacing(0)
-        self._grid.setColumnMinimumWidth(0, 96)
         self._grid.setColumnStretch(1, 1)
-        self._grid.addWidget(title, 0, 0)
-        self._grid.addWidget(self.choice, 0, 1)
-        self._grid.addWidget(self.shape, 1, 0, 1, 2)
+        if title.sizeHint().width() > _NAME_MOST:  # a name of a part of the layer has a line of its own
+            title.setText(title.fontMetrics().elidedText(name, Qt.TextElideMode.ElideMiddle, _LINE_MOST))
+            title.setToolTip(name)
+            self._grid.addWidget(title, 0, 0)
+            self._grid.addWidget(self.shape, 0, 1, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+            self._grid.addWidget(self.choice, 1, 0, 1, 2)
+            self._grid.setRowMinimumHeight(0, 22)
+        else:
+            self._grid.setColumnMinimumWidth(0, _NAME_MOST)
+            self._grid.addWidget(title, 0, 0)
+            self._grid.addWidget(self.choice, 0, 1)
+            self._grid.addWidget(self.shape, 1, 0, 1, 2)
         self._grid.addWidget(self.problem, 3, 0, 1, 2)
         self.choice.edited.connect(self._choose)
         self._parts = QVBoxLayout()
