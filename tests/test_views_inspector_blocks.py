@@ -323,3 +323,15 @@ def test_an_instance_is_repeated(desk: Desk) -> None:
     desk.type(section.repeat, "0")
     assert section.repeat.property("invalid") is True
     assert desk.document.project.graph.nodes["t"].repeat == 12
+
+
+def test_an_expression_outside_of_blocks_is_told_and_can_be_mended(desk: Desk) -> None:
+    graph = desk.document.project.graph.with_node(
+        Node("c", "nn.Conv2d", "conv1", FrozenMap(out_channels=Expr("channels"), kernel_size=3))
+    )
+    desk.document.apply("Paste", Project("net", graph, blocks=NET.blocks))
+    desk.pick("c")
+    assert "is for the inside of a block" in row(desk, "out_channels").problem.text()
+    desk.type(line(desk, "out_channels"), "8", Qt.Key.Key_Tab)
+    assert desk.document.project.graph.nodes["c"].params["out_channels"] == 8
+    assert not row(desk, "out_channels").problem.isVisible()

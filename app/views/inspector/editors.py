@@ -18,6 +18,7 @@ from app.views.inspector.values import (
     Scope,
     check,
     choices,
+    computes,
     fits,
     maximum,
     parse,
@@ -253,6 +254,8 @@ class TextEditor(Editor):
         super().set_value(value)
         if not fits(self.param, value):
             self._say(f"{wanted(self.param)}, not {show(value)}")
+        elif computes(value) and self.scope is None:
+            self._say(f"{wanted(self.param)}; {show(value)} is computed, which is for the inside of a block")
 
 
 class DifferingTextEditor(TextEditor):

@@ -118,5 +118,5 @@ class FieldTools(QObject):
         row = form.rows[name]
         self._background.ask(
             KEY, refusals.torch_words, self._edits.spec, FrozenMap(params), name, text,
-            on_answer=lambda words: row.add_words(words, text), on_error=lambda failure: None,
+            on_answer=lambda words: self.form is form and row.add_words(words, text),
         )  # fmt: skip
