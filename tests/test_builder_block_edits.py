@@ -513,3 +513,11 @@ def test_numbers_and_tuples_go_over_the_edge_of_a_block() -> None:
         assert same(after, project)
         opened, _ = block_expanding.expand(after, "", ops(after), new)
         assert same(opened, project)
+
+
+def test_ends_after_a_path_of_modules_have_a_plain_name() -> None:
+    project = residual()
+    project = replace(project, graph=project.graph.with_name("relu", "layer1.0.relu"))
+    after, _ = made(project, ("conv2", "sum"))
+    assert [node.name for node in after.blocks["Unit"].inputs] == ["layer1_0_relu", "stem"]
+    assert same(after, project)

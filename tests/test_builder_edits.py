@@ -244,3 +244,15 @@ def test_a_node_on_a_wire_into_another_row_leads_that_row() -> None:
 def test_nodes_that_have_their_places_keep_them() -> None:
     project, _ = chain("input", "nn.ReLU", "output")
     assert complete(project.graph, project.positions, {}) is project.positions
+
+
+def test_a_replaced_node_shares_with_nobody() -> None:
+    """Nor do others share with it: they keep the module that they called, the first of them has it."""
+    project, (_, first, second, third) = chain("input", "nn.Conv2d", "nn.Conv2d", "nn.Conv2d")
+    for other in (second, third):
+        project = edits.changed(project, project.graph.with_shared(other, first))
+    owner = edits.replace_op(project, OPS, first, "nn.ReLU").graph
+    assert not owner.nodes[second].shares and owner.nodes[third].shares == second
+    assert owner.nodes[second].params == project.graph.nodes[first].params
+    caller = edits.replace_op(project, OPS, third, "nn.ReLU").graph
+    assert not caller.nodes[third].shares and caller.nodes[second].shares == first

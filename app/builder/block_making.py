@@ -12,6 +12,7 @@ from app.builder.blocks import Block, BlockError, spec_of, unused_name
 from app.builder.catalog import Catalog, Param
 from app.builder.expressions import Expr, expressions
 from app.builder.graph import Edge, Graph, Node
+from app.builder.names import identifier
 from app.builder.sheet import FRAME, Comment, Point, Positions, Sheet, changed
 from app.frozen import FrozenMap
 
@@ -121,7 +122,7 @@ def _said(graph: Graph, catalog: Catalog, node: str, output: int) -> str:
     """What an output is called: its node, and which of its outputs if that is not the first."""
     outputs = catalog.of(graph, graph.nodes[node]).outputs
     which = f"_{outputs[output].name}" if 0 < output < len(outputs) else ""
-    return graph.nodes[node].name + which
+    return identifier(graph.nodes[node].name) + which
 
 
 End = TypeVar("End", bound=tuple[str, Any])

@@ -231,9 +231,9 @@ def replace_op(project: P, catalog: Catalog, node: str, op: str) -> P:
     made_up = old.name.rstrip("0123456789") == before.stem
     name = new_node(bare, catalog, op).name if made_up else old.name
     kept = {key: value for key, value in old.params.items() if _takes(spec, key, value)}
-    nodes = FrozenMap({k: replace(v, op=op, name=name, params=spec.starting_params().update(kept)) if k == node else v
-                       for k, v in graph.nodes.items()})  # fmt: skip
-    result = Graph(nodes, bare.edges)
+    # It is a module of its own then; those that called its module have that among themselves.
+    new = replace(old, op=op, name=name, params=spec.starting_params().update(kept), shares="")
+    result = Graph(FrozenMap({k: new if k == node else bare.nodes[k] for k in graph.nodes}), bare.edges)
     led: dict[Edge, tuple[Point, ...]] = {}
     for edge in graph.into(node):
         for port in (edge.port, *(port.name for port in spec.inputs)):
