@@ -10,6 +10,7 @@ from app.builder.catalog import Catalog
 from app.builder.graph import Edge, Graph
 from app.builder.problems import Problem
 from app.frozen import FrozenMap
+from app.views.canvas.difference import differing
 from app.views.canvas.summary import compact, detail_line, has_detail, summary_line
 
 if TYPE_CHECKING:
@@ -63,6 +64,15 @@ def problems_by_node(analysis: Analysis | None) -> Problems:
         if problem.node is not None:
             found[problem.node].append(problem)
     return {node: tuple(sorted(group, key=lambda p: p.severity != "error")) for node, group in found.items()}
+
+
+def learnt_of(before: Analysis | None, after: Analysis) -> set[str]:
+    """The nodes of which something else is known than before."""
+    if before is None:
+        return set(after.graph.nodes) | {node for node, _ in after.values}
+    values = {node for node, _ in differing(before.values, after.values)}
+    known = differing(before.resolved, after.resolved) | differing(before.parameters, after.parameters)
+    return values | known | (before.graph.nodes.keys() ^ after.graph.nodes.keys())
 
 
 def face_of(graph: Graph, node_id: str, catalog: Catalog, analysis: Analysis | None, problems: Problems) -> Face:

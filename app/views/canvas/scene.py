@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPointF, QRectF, QTimer, Signal
@@ -15,7 +16,7 @@ from app.builder.sheet import Comment, Point, Positions, Sheet
 from app.frozen import FrozenMap
 from app.views.canvas.bend_items import BendDots
 from app.views.canvas.difference import differing, moved
-from app.views.canvas.faces import Face, Problems, face_of, problems_by_node
+from app.views.canvas.faces import Face, Problems, face_of, learnt_of, problems_by_node
 from app.views.canvas.far_item import FarItem
 from app.views.canvas.geometry import PORT_REACH, bounds, shape_of
 from app.views.canvas.hit import NOTHING, Hit
@@ -29,6 +30,8 @@ from app.views.canvas.wiring import Wiring
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
+
+MANY = 100  # more touched places than this, and all is painted anew
 
 
 class CanvasScene(QGraphicsScene):
@@ -46,6 +49,7 @@ class CanvasScene(QGraphicsScene):
         self.places = Places(self.nodes)
         self.index = self.places.index
         self._drawn_positions: Positions = FrozenMap()
+        self._touched: int | None = None  # how often in the change under way
         self._near = _Layer()
         self.notes = Notes(self)
         self.bends = BendDots(self._near)
@@ -80,10 +84,24 @@ class CanvasScene(QGraphicsScene):
 
     def touch(self, item: object, area: QRectF) -> None:
         """A node or a wire looks different within an area: paint it anew."""
-        if self._near.isVisible():
+        if self._touched is not None:
+            self._touched += 1
+        if self._near.isVisible() and (self._touched or 0) < MANY:
             self._wires_item.update(area)
             self._nodes_item.update(area)
         self._far.touch(item, area)
+
+    @contextmanager
+    def _change(self) -> Iterator[None]:
+        """Where much is touched in one change, everything is painted anew: that is quicker told."""
+        self._touched = 0
+        try:
+            yield
+        finally:
+            if self._touched >= MANY:
+                self._wires_item.update()
+                self._nodes_item.update()
+            self._touched = None
 
     # --- The project
 
@@ -98,9 +116,16 @@ class CanvasScene(QGraphicsScene):
                 self.redrawn.emit()
             return
         self.graph, self._drawn_positions = after, project.positions
+        with self._change():
+            self._change_items(before, after)
+            self.wiring.lead(led)
+        self._notes_changed()
+        self.redrawn.emit()
+
+    def _change_items(self, before: Graph, after: Graph) -> None:
         swept: list[QRectF] = []
         touched = self._change_nodes(before, after, swept)
-        self.places.bring(after, project.positions, touched, swept)
+        self.places.bring(after, self._drawn_positions, touched, swept)
         new = self.wiring.change(after)
         if after.edges is not before.edges or after.nodes.keys() != before.nodes.keys():
             self._far.regroup()
@@ -109,9 +134,6 @@ class CanvasScene(QGraphicsScene):
         for item in new:
             self._show_wire_state(item)
         self.wiring.follow(touched, swept)
-        self.wiring.lead(led)
-        self._notes_changed()
-        self.redrawn.emit()
 
     def _change_nodes(self, before: Graph, after: Graph, swept: list[QRectF]) -> set[str]:
         """Make, remove and repaint nodes; returns those whose shape is new."""
@@ -177,11 +199,12 @@ class CanvasScene(QGraphicsScene):
         """Show shapes, counts and problems. Only what differs from what was known is looked at."""
         before, known = self.analysis, self.problems
         self.analysis, self.problems = analysis, problems_by_node(analysis)
-        learnt = differing(known, self.problems) | _learnt(before, analysis)
-        self._show_faces(learnt)
-        self.wiring.label(analysis, self.problems, set(self.wiring.of(learnt)))
-        if self._widths:
-            self.wiring.widen(analysis)
+        learnt = differing(known, self.problems) | learnt_of(before, analysis)
+        with self._change():
+            self._show_faces(learnt)
+            self.wiring.label(analysis, self.problems, set(self.wiring.of(learnt)))
+            if self._widths:
+                self.wiring.widen(analysis)
         self._notes_changed()
 
     def refresh_faces(self, ops: Collection[str] | None = None) -> None:
@@ -362,15 +385,6 @@ class CanvasScene(QGraphicsScene):
         self._nodes_item.forget()
         self._reshaped(set(self.nodes))
         self.redrawn.emit()
-
-
-def _learnt(before: Analysis | None, after: Analysis) -> set[str]:
-    """The nodes of which something else is known than before."""
-    if before is None:
-        return set(after.graph.nodes) | {node for node, _ in after.values}
-    values = {node for node, _ in differing(before.values, after.values)}
-    known = differing(before.resolved, after.resolved) | differing(before.parameters, after.parameters)
-    return values | known | (before.graph.nodes.keys() ^ after.graph.nodes.keys())
 
 
 class _Layer(QGraphicsItem):

@@ -20,6 +20,7 @@ class RectIndex(Generic[K]):
     def __init__(self) -> None:
         self._rects: dict[K, QRectF] = {}
         self._cells: dict[tuple[int, int], set[K]] = defaultdict(set)
+        self._spans: dict[K, tuple[int, int, int, int]] = {}  # of cells, see `_span`
         self._large: set[K] = set()
 
     def __getitem__(self, key: K) -> QRectF:
@@ -33,33 +34,33 @@ class RectIndex(Generic[K]):
 
     def put(self, key: K, rect: QRectF) -> None:
         """Add a rectangle or move it."""
-        before = self._rects.get(key)
         self._rects[key] = QRectF(rect)
-        span = _span(rect)
-        if before is not None:
-            was = _span(before)
-            if was == span:
-                return
-            self._take_out(key, was)
-        if _cells_in(span) > MANY_CELLS:
-            self._large.add(key)
+        before, span = self._spans.get(key), _span(rect)
+        if before == span:
             return
+        if before is not None:
+            self._take_out(key, before)
+        self._spans[key] = span
         left, top, right, bottom = span
-        for column in range(left, right + 1):
-            for row in range(top, bottom + 1):
-                self._cells[column, row].add(key)
+        if left == right and top == bottom:
+            self._cells[left, top].add(key)
+        elif _cells_in(span) > MANY_CELLS:
+            self._large.add(key)
+        else:
+            for column in range(left, right + 1):
+                for row in range(top, bottom + 1):
+                    self._cells[column, row].add(key)
 
     def remove(self, key: K) -> None:
         """Forget a rectangle; none under the key is no error."""
-        rect = self._rects.pop(key, None)
-        if rect is not None:
-            self._take_out(key, _span(rect))
+        if self._rects.pop(key, None) is not None:
+            self._take_out(key, self._spans.pop(key))
 
     def _take_out(self, key: K, span: tuple[int, int, int, int]) -> None:
-        self._large.discard(key)
-        if _cells_in(span) > MANY_CELLS:
-            return
         left, top, right, bottom = span
+        if _cells_in(span) > MANY_CELLS:
+            self._large.discard(key)
+            return
         for column in range(left, right + 1):
             for row in range(top, bottom + 1):
                 self._cells[column, row].discard(key)

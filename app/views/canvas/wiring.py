@@ -90,9 +90,13 @@ class Wiring:
         """Route anew the wires of moved nodes, and those near whose way something came or went (`swept`)."""
         touched = self._touched(moved, swept) - self._fresh
         self._fresh = set()
-        back = {edge for edge in touched if self._runs_back(edge)}
-        for edge in touched - back:
-            self._route(self.items[edge])
+        back = set()
+        for edge in touched:
+            ends = self._ends(edge)
+            if runs_back(*ends) and not self._bends.points(edge):
+                back.add(edge)
+            else:
+                self._route(self.items[edge], ends)
         for edge in back - self._back:  # nobody keeps out of the lane that it had while it ran forward
             self._leave_lane(edge)
             self._back.add(edge)
@@ -147,8 +151,8 @@ class Wiring:
         if found:
             self.follow(set(), [])
 
-    def _route(self, item: WireItem) -> None:
-        item.set_route(self._way(item.edge))
+    def _route(self, item: WireItem, ends: tuple[QPointF, QPointF] | None = None) -> None:
+        item.set_route(self._way(item.edge, ends))
         self._keep(item)
 
     def _keep(self, item: WireItem) -> None:
@@ -176,8 +180,8 @@ class Wiring:
     def _runs_back(self, edge: Edge) -> bool:
         return not self._bends.points(edge) and runs_back(*self._ends(edge))
 
-    def _way(self, edge: Edge) -> Route:
-        start, end = self._ends(edge)
+    def _way(self, edge: Edge, ends: tuple[QPointF, QPointF] | None = None) -> Route:
+        start, end = ends or self._ends(edge)
         points = self._bends.points(edge)
         if points:
             return through(start, end, points, self._nodes[edge.source].body, self._nodes[edge.target].body)
