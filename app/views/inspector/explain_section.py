@@ -74,6 +74,9 @@ class ExplainSection(ShapeSection):
 
     def explain(self, subject: Subject, inputs: Sequence[Shown], outputs: Sequence[Shown]) -> bool:
         """Explain the outputs of a node, `outputs` being their chips in order; False if nothing can be told."""
+        told, chips = self._subject, (tuple(inputs), tuple(outputs))
+        if told is not None and (told.node, chips) == (subject.node, self._chips) and told.analysis is subject.analysis:
+            return True  # the answer for an edit is on its way, and this is of before
         stories = tuple(
             explain_output(subject.graph, subject.catalog, subject.analysis, subject.node, number)
             for number in range(max(len(outputs), 1))
@@ -81,7 +84,7 @@ class ExplainSection(ShapeSection):
         if not any(stories):
             return False
         other = self._subject is None or self._subject.node != subject.node
-        self._subject, self._chips, self._stories = subject, (tuple(inputs), tuple(outputs)), stories
+        self._subject, self._chips, self._stories = subject, chips, stories
         if other or self.story is None:
             self._start_with(subject.node)
         self._show()
