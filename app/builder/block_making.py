@@ -163,10 +163,11 @@ def _block(
     before = [*sources.values(), *opened.values()]
     nodes = {node.id: node for node in (*before, *(graph.nodes[key] for key in inner), *ends.values())}
     places = {key: drawn.positions[key] for key in inner if key in drawn.positions}
+    around = _beside(places, before, edges, -COLUMN) | _beside(places, list(ends.values()), edges, COLUMN)
     return Block(
         name,
         Graph(FrozenMap(nodes), tuple(edges)),
-        FrozenMap({**_beside(places, before, -COLUMN), **places, **_beside(places, list(ends.values()), COLUMN)}),
+        FrozenMap(around | places),
         FrozenMap({key: comment for key, comment in drawn.comments.items() if _goes(comment, places, drawn)}),
         FrozenMap({edge: points for edge, points in drawn.bends.items() if {edge.source, edge.target} <= chosen}),
         params,
@@ -178,14 +179,25 @@ def _fresh(taken: Iterable[str], count: int) -> Iterator[str]:
     return iter([key for key in (f"n{i}" for i in range(1, len(used_up) + count + 1)) if key not in used_up][:count])
 
 
-def _beside(places: Mapping[str, Point], nodes: list[Node], step: float) -> dict[str, Point]:
-    """A column before (step < 0) or behind the places, in the middle of their height."""
+def _beside(
+    places: Mapping[str, Point], nodes: list[Node], edges: Iterable[Edge], step: float
+) -> dict[str, Point]:
+    """A column before (step < 0) or behind the places, each node in the row of the first that it is wired to."""
     if not places:
         return {}
+    wired: dict[str, str] = {}
+    for edge in edges:
+        wired.setdefault(edge.source, edge.target)
+        wired[edge.target] = edge.source
     xs, ys = [x for x, _ in places.values()], [y for _, y in places.values()]
     x = (min(xs) if step < 0 else max(xs)) + step
-    first = (min(ys) + max(ys)) / 2 - ROW * (len(nodes) - 1) / 2
-    return {node.id: (x, grid(first + ROW * i)) for i, node in enumerate(nodes)}
+    found: dict[str, Point] = {}
+    y = -float("inf")
+    for node in nodes:
+        row = places.get(wired.get(node.id, ""), (0.0, (min(ys) + max(ys)) / 2))[1]
+        y = max(row, y + ROW)
+        found[node.id] = (x, y)
+    return found
 
 
 def _goes(comment: Comment, places: Mapping[str, Point], drawn: Sheet) -> bool:
