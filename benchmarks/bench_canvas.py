@@ -39,6 +39,7 @@ HERE = Path(__file__).resolve().parent
 OPS = catalog()
 PEER = ["NodeGraphQt==0.6.44", f"PySide6-Essentials=={pyside}", "setuptools<80"]  # setuptools for its distutils
 ROUNDS = 3
+REST = 400  # milliseconds
 PATIENCE = 4.0  # seconds of a round for frames that may take half a second each
 NODE, LATER = "n101", "n103"  # the middle layer, and the next whose parameters follow from it
 
@@ -151,10 +152,14 @@ def opening(window: MainWindow, project: Project) -> float:
 
 
 def show(window: MainWindow, view: float | str) -> None:
+    """Show a part, and let it rest until all of it is sharp."""
     window.canvas.frame_all()
     if view != "all":
         window.canvas.view.zoom_to(float(view))
     window.canvas.view.viewport().repaint()
+    loop = QEventLoop()
+    QTimer.singleShot(REST, loop.quit)
+    loop.exec()
 
 
 def frames(window: MainWindow, move: str, count: int) -> list[float]:
