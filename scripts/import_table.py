@@ -1,7 +1,7 @@
 """Imports torchvision's models and says of each whether the drawing's code is the same net.
 
-`python scripts/import_table.py`. Each model is drawn, saved and opened, and its code run in a process of its own that has
-torch and torchvision alone. There the model's weights are loaded strictly, and outputs (float32 and float64) and
+`python scripts/import_table.py`. Each model is drawn, saved and opened, and its code run in a process of its own that
+has torch and torchvision alone. There the model's weights are loaded strictly, and outputs (float32 and float64) and
 gradients (float64) are compared with the model's own, in eval and in train mode with the same seed. What does not pass
 stands in the table too.
 """
@@ -164,7 +164,8 @@ def main() -> int:
                 continue
             row = checked(name, group == "video")
             rows.append(row)
-            numbers = " ".join(f"{row.get(key, '-')!s:>6}" for key in ("import s", "code s", "nodes", "blocks", "lines"))
+            cells = ("import s", "code s", "nodes", "blocks", "lines")
+            numbers = " ".join(f"{row.get(key, '-')!s:>6}" for key in cells)
             print(f"{name:34} {'pass' if row['passes'] else 'FAIL'} {numbers}  {row['why']}", flush=True)
             if options.out:
                 with options.out.open("a") as file:

@@ -317,7 +317,7 @@ _RULES: tuple[tuple[str, Rule], ...] = (
     (r"nn\.Fold", windows.folding),
     (r"nn\.(CosineSimilarity|PairwiseDistance)", functions.compared),
     (r"torch\.gather", functions.gather),
-    (r"parameter|buffer|torch\.(zeros|ones|full)", values.made),
+    (r"parameter|buffer|torch\.(zeros|ones|full)|Tensor\.new_\w+", values.made),
     (r"constant", values.constant),
     (r"torch\.arange", values.counting),
     (r"torch\.linspace", values.steps),

@@ -18,6 +18,7 @@ _FILLED = (
     Param("low", "float", default=0.0),
     Param("high", "float", default=1.0),
 )
+_FILL_VALUE = Param("fill_value", "number", required=True, start=1.0, positional=True)
 _TENSOR, _ANY = Port("input"), "any"
 _OPERAND = "tensor or number"
 
@@ -63,6 +64,9 @@ SPECS: dict[str, OpSpec] = {
               params=(Param("count", "int", required=True, start=2, minimum=1, maximum=PARTS),)),
         _spec("tuple", "operator", "shape", target="own.pack", inputs=(Port("items", _ANY, variadic=True),),
               outputs=(Port("output", "tuple"),)),
+        *(_spec(f"Tensor.{name}", "method", "shape", target=f"torch.Tensor.{name}", inputs=(_TENSOR,), params=(
+            Param("size", "ints", required=True, count=0, minimum=0, start=(4, 4), positional=True), *more))
+          for name, more in (("new_zeros", ()), ("new_ones", ()), ("new_full", (_FILL_VALUE,)))),
         _spec("Tensor.type_as", "method", "shape", target="torch.Tensor.type_as", inputs=(_TENSOR, Port("other"))),
         _spec("Tensor.float", "method", "shape", target="torch.Tensor.float", inputs=(_TENSOR,)),
         _spec("Tensor.long", "method", "shape", target="torch.Tensor.long", inputs=(_TENSOR,)),
@@ -154,6 +158,14 @@ WORDS: dict[str, tuple[str, str, dict[str, str]]] = {
             "mode": "batch leaves it out for all samples at once, row for each sample by itself.",
         },
     ),
+    **{
+        f"Tensor.new_{what}": (
+            f"A new tensor filled with {words}, of the dtype and on the device of the one that arrives.",
+            "What arrives gives these two alone; the sizes are typed or wired.",
+            {"size": "Its sizes.", "fill_value": "What it is filled with."},
+        )
+        for what, words in (("zeros", "zeros"), ("ones", "ones"), ("full", "fill_value"))
+    },
     "Tensor.size": ("One size of a tensor, as a number.", "Size 0 is that of the batch.", {"dim": "Which size."}),
     "Tensor.shape": ("All sizes of a tensor, as a tuple.", "The first is that of the batch.", {}),
     "operator.getitem": (

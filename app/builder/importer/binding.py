@@ -115,12 +115,11 @@ class Binder:
         plain = name[:-1] if name.endswith("_") and not name.startswith("_") and name != "requires_grad_" else name
         if plain in _NEW:
             sizes = args[1:]
-            dtype = getattr(self.values.get(args[0]), "dtype", None)
-            more = {"dtype": kwargs.get("dtype") or dtype, "like": args[0]}
-            if plain == "new_full":
-                return _NEW[plain], sizes, more
-            whole = len(sizes) == 1 and isinstance(sizes[0], tuple | list)
-            return _NEW[plain], [sizes[0] if whole else tuple(sizes)], more
+            if kwargs.get("dtype") is not None:
+                kwargs = {"dtype": kwargs["dtype"], "like": args[0]}
+                whole = plain == "new_full" or (len(sizes) == 1 and isinstance(sizes[0], tuple | list))
+                return _NEW[plain], sizes if whole else [tuple(sizes)], kwargs
+            return f"Tensor.{plain}", args, {}
         if plain == "size":
             return ("Tensor.size", args, kwargs) if len(args) > 1 or kwargs else ("Tensor.shape", args, {})
         if plain == "t":

@@ -174,7 +174,9 @@ class _Sheet:
 
     def _constant(self, node: fx.Node, tensor: torch.Tensor, name: str, persistent: bool) -> None:
         """A tensor whose values must stand in the source."""
-        if tensor.device.type == "meta" or tensor.numel() > LARGEST_CONSTANT or tensor.dtype.is_complex:
+        if tensor.device.type == "meta":
+            raise Unbound("it reads a tensor past nn.Module, so that it is not known whose it is")
+        if tensor.numel() > LARGEST_CONSTANT or tensor.dtype.is_complex:
             raise Unbound(f"a constant tensor of {tensor.numel()} values ({name}) is too large to stand in source")
         params = {"value": _nested(tensor.tolist()), "dtype": DType(str(tensor.dtype).removeprefix("torch.")),
                   "persistent": persistent}  # fmt: skip

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import starmap
+from itertools import pairwise, starmap
 from typing import Any
 
 from app.builder.blocks import PREFIX, Block, Blocks, unused_name
@@ -50,6 +50,7 @@ class Merger:
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
         self._keys: dict[int, Key] = {}
+        self._wholes: dict[int, Key] = {}
         self._groups: dict[Key, _Group] = {}
         self._of: dict[int, _Group] = {}
 
@@ -77,8 +78,25 @@ class Merger:
         known = self._keys.get(id(draft))
         if known is None:
             rows = tuple((n.name, self._what(n), self._fixed(n), n.shares) for n in draft.nodes.values())
-            known = (draft.kind, rows, tuple(draft.wires), tuple(draft.inputs), tuple(draft.outputs))
+            # Where equal ones stand in a row they shall become one node, so a chain without that is another chain.
+            equal = tuple(self._alike(a, b) for a, b in pairwise(draft.nodes.values()))
+            known = (draft.kind, rows, tuple(draft.wires), tuple(draft.inputs), tuple(draft.outputs), equal)
             self._keys[id(draft)] = known
+        return known
+
+    def _alike(self, one: DraftNode, other: DraftNode) -> bool:
+        whole = self._whole(one)
+        return whole is not None and whole == self._whole(other)
+
+    def _whole(self, node: DraftNode) -> Key | None:
+        """What an entered submodule is, numbers and all; None for what is no block."""
+        if node.inner is None or node.shares:
+            return None
+        known = self._wholes.get(id(node.inner))
+        if known is None:
+            rows = tuple((n.op, tuple(sorted((k, repr(v)) for k, v in n.params.items())), self._whole(n))
+                         for n in node.inner.nodes.values() if n.op != "input")  # fmt: skip
+            known = self._wholes[id(node.inner)] = (self._key(node.inner), rows)
         return known
 
     def _what(self, node: DraftNode) -> Any:

@@ -84,6 +84,10 @@ class Tracer(fx.Tracer):
                 return self._enter(model, "", type(model).forward, args, kwargs, None)[0]
         except TraceError:
             raise
+        except NotImplementedError as error:
+            where = self.frames[-1].path or type(model).__name__ if self.frames else type(model).__name__
+            words = "what it does depends on the values of the data, and a drawing does not"
+            raise TraceError(f"{where} cannot be followed: {words} ({str(error).partition('.')[0]})") from error
         except Exception as error:
             where = self.frames[-1].path or type(model).__name__ if self.frames else type(model).__name__
             raise TraceError(f"{where} cannot be followed: {type(error).__name__}: {error}") from error
@@ -259,8 +263,7 @@ class Tracer(fx.Tracer):
         self._silent += 1
         try:
             if kind == "call_module":
-                module = self.root.get_submodule(target)
-                return module(*args, **kwargs)
+                return self._layer(target, args, kwargs)
             if target in FACTORIES:
                 kwargs = {**kwargs, "device": "meta"}
             if kind == "call_method":
@@ -268,6 +271,13 @@ class Tracer(fx.Tracer):
             return target(*args, **kwargs)
         finally:
             self._silent -= 1
+
+    def _layer(self, path: str, args: Any, kwargs: Any) -> Any:
+        module = self.root.get_submodule(path)
+        try:
+            return module(*args, **kwargs)
+        except Exception as error:  # torch's words, and whose they are
+            raise TraceError(f"{path} ({type(module).__name__}) does not take what arrives: {error}") from error
 
     def to_bool(self, obj: fx.Proxy) -> bool:
         return bool(self.values[obj.node])
