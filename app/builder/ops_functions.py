@@ -25,8 +25,8 @@ FUNCTIONS: dict[str, str] = {
         torch.min torch.argmax torch.argmin torch.topk torch.sort torch.any torch.all
         torch.zeros_like torch.ones_like torch.full_like
         torch.zeros torch.ones torch.full torch.arange torch.linspace torch.eye
-        Tensor.new_zeros Tensor.new_ones Tensor.new_full operator.getitem operator.setitem Tensor.size Tensor.shape Tensor.dim
-        Tensor.numel tuple unpack
+        Tensor.new_zeros Tensor.new_ones Tensor.new_full operator.getitem operator.setitem Tensor.size Tensor.shape
+        Tensor.dim Tensor.numel tuple unpack
         Tensor.to Tensor.type_as Tensor.float Tensor.long Tensor.contiguous torch.clone torch.detach
         Tensor.requires_grad_
     """,
