@@ -7,6 +7,7 @@ only if they said so; what comes back from there is a project file, which is dat
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.util
 import inspect
 import json
@@ -14,6 +15,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 PATIENCE = 120.0  # seconds for a person's own file
+LOOK = 0.05  # seconds between two looks at whether it has ended, or should
 _INPUT = re.compile(r"(?P<sizes>\d+(?:x\d+)*)(?::(?P<dtype>[a-z]+\d*))?")
 # What torchvision's pictures and clips are, where no weights say it.
 _PICTURE, _CLIP = (3, 224, 224), (3, 16, 112, 112)
@@ -242,6 +245,7 @@ def import_file(
     inputs: tuple[ModelInput, ...],
     weights: Path | None = None,
     patience: float = PATIENCE,
+    cancelled: Callable[[], bool] = lambda: False,
 ) -> Project:
     """The project of a model in a person's own file, which runs in a child process of at most `patience` seconds.
 
@@ -258,18 +262,32 @@ def import_file(
             "inputs": [[list(one.shape), one.dtype] for one in inputs], "left": str(left),
             "weights": str(weights.resolve()) if weights else "",
         }  # fmt: skip
-        command = [sys.executable, "-m", "app.model_import"]
-        root = str(Path(__file__).resolve().parent.parent)
-        try:
-            done = subprocess.run(command, input=json.dumps(question), capture_output=True, text=True, cwd=root,
-                                  timeout=patience, check=False)  # fmt: skip
-        except subprocess.TimeoutExpired as error:
-            words = f"{source} had not come to its end after {patience:.0f} s and was stopped"
-            raise ImportFailed(words) from error
-        if done.returncode or not left.is_file():
-            lines = [line for line in done.stderr.strip().splitlines() if line.strip()]
+        code, told = _in_child(json.dumps(question), str(source), patience, cancelled)
+        if code or not left.is_file():
+            lines = [line for line in told.strip().splitlines() if line.strip()]
             raise ImportFailed(lines[-1] if lines else f"{source} ended the process that it ran in")
         return project_file.read(left)
+
+
+def _in_child(question: str, source: str, patience: float, cancelled: Callable[[], bool]) -> tuple[int, str]:
+    """The exit code of the child process, and what it wrote to stderr. Raises ImportFailed if it was stopped."""
+    root = Path(__file__).resolve().parent.parent
+    with tempfile.TemporaryFile("w+") as asked, tempfile.TemporaryFile() as told:
+        asked.write(question)
+        asked.seek(0)
+        with subprocess.Popen([sys.executable, "-m", "app.model_import"], stdin=asked, stdout=subprocess.DEVNULL,
+                              stderr=told, cwd=root) as child:  # fmt: skip
+            end = time.monotonic() + patience
+            while child.poll() is None:
+                late = time.monotonic() > end
+                if late or cancelled():
+                    child.kill()
+                    words = f"{source} had not come to its end after {patience:.0f} s and was stopped"
+                    raise ImportFailed(words if late else "cancelled")
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.wait(LOOK)
+        told.seek(0)
+        return child.returncode, told.read().decode("utf-8", "replace")
 
 
 def main() -> int:

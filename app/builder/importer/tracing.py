@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import operator
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -60,11 +61,12 @@ class Tracer(fx.Tracer):
         self.constants: dict[fx.Node, torch.Tensor] = {}
         self.frames: list[Frame] = []
         self._silent = 0
+        self._thread = threading.get_ident()
 
     @property
     def following(self) -> bool:
-        """Whether what is called now is written down."""
-        return bool(self.frames) and not self._silent
+        """Whether what is called now is written down: not what another thread trains or checks meanwhile."""
+        return bool(self.frames) and not self._silent and threading.get_ident() == self._thread
 
     # --- The model and its frames
 
