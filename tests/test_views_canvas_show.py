@@ -189,6 +189,16 @@ def test_an_unknown_op_is_a_placeholder_with_its_wires(show) -> None:
     canvas.grab()
 
 
+def test_all_nodes_of_one_module_show_that_it_is_shared(show) -> None:
+    project, ids = chain(("nn.Linear", {"out_features": 4}), ("nn.Linear", {"out_features": 4}), ("nn.ReLU", {}))
+    canvas = show(project)
+    before = canvas.document.project
+    canvas.document.apply("Share", edits.changed(before, before.graph.with_shared(ids[1], ids[0])))
+    assert [canvas.scene.nodes[node].face.shared for node in ids] == [True, True, False]
+    canvas.document.undo_stack.undo()
+    assert not any(canvas.scene.nodes[node].face.shared for node in ids)
+
+
 def test_an_analysis_of_an_older_drawing_does_no_harm(show) -> None:
     project, ids = broken()
     canvas = show(project)

@@ -126,6 +126,12 @@ class Graph:
     def without_edge(self, edge: Edge) -> Graph:
         return replace(self, edges=tuple(other for other in self.edges if other != edge))
 
+    @cached_property
+    def shared(self) -> frozenset[str]:
+        """The nodes whose module is called by more than one."""
+        sharing = [node for node in self.nodes.values() if node.shares and node.shares in self.nodes]
+        return frozenset(node.id for node in sharing) | {node.shares for node in sharing}
+
     def owner(self, node: str) -> Node:
         """The node whose module is called: itself, or the one it shares with if that is there."""
         found = self.nodes[node]

@@ -44,7 +44,7 @@ class Face:
     count: str = ""  # the parameter count in few letters, for the gradients overlay
     muted: bool = False
     frozen: bool = False
-    shared: bool = False  # it calls the module of another node
+    shared: bool = False  # its module is called by another node too
     block: bool = False
     badge: str = ""  # how often it stands behind itself
 
@@ -98,7 +98,7 @@ def face_of(graph: Graph, node_id: str, catalog: Catalog, analysis: Analysis | N
         count=compact(parameters) if parameters else "",
         muted=node.muted,
         frozen=node.frozen,
-        shared=bool(node.shares),
+        shared=node_id in graph.shared,
         block=spec.kind == "block",
         badge=f"×{repeat}" if repeat > 1 else "",
     )

@@ -144,7 +144,7 @@ class CanvasScene(QGraphicsScene):
         rewired = {end for edge in gone | came for end in (edge.source, edge.target)}
         touched = set()
         structure = False
-        for node in sorted(changed | rewired):
+        for node in sorted(changed | rewired | (before.shared ^ after.shared)):
             if node not in after.nodes:
                 self._remove(node, swept)
                 structure = True
