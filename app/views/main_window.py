@@ -26,6 +26,7 @@ from app.views.canvas.canvas import Canvas
 from app.views.docks import PageHeights, TabbedDock, TabbedPane
 from app.views.files import Files
 from app.views.furnish import furnishing
+from app.views.import_control import ImportControl
 from app.views.inspector.inspector import Inspector
 from app.views.layer_links import LayerLinks
 from app.views.layers_control import LayersControl
@@ -136,6 +137,7 @@ class MainWindow(QMainWindow):
         self.layers = LayersControl(self.document, self.catalog, self.settings, self)
         self.block_control = BlockControl(self)
         self.library_control = LibraryControl(self)
+        self.import_control = ImportControl(self)
         self.run_control = RunControl(self.document, self.live, self.session, self.settings, self)
 
     def _lay_out(self) -> None:

@@ -69,6 +69,7 @@ def _file(window: MainWindow, actions: Actions) -> None:
     actions.add(menu, "new", "&New", files.new, Key.New, "new")
     actions.add(menu, "gallery", "New from e&xample…", lambda: _gallery(window), "Ctrl+Alt+N", "network")
     actions.add(menu, "open", "&Open…", files.choose, Key.Open, "folder")
+    actions.add(menu, "import", "&Import a model…", lambda: window.import_control.ask(), "Ctrl+Shift+I", "layers")
     recent = menu.addMenu("Open &recent")
     recent.aboutToShow.connect(lambda: _fill_recent(window, recent))
     examples = menu.addMenu("&Examples")

@@ -60,6 +60,8 @@ class TrustDialog(Dialog):
 
     trusted = Signal(object)
     revoked = Signal(object)
+    warning = WARNING
+    agree = "Trust and load"
 
     def __init__(self, file: CustomFile, before: str = "", parent: QWidget | None = None) -> None:
         assert file.file is not None
@@ -72,7 +74,7 @@ class TrustDialog(Dialog):
         self.setMinimumSize(560, 420)
         self.resize(820, 680)
         self.body.addWidget(self._place())
-        words = "It is trusted: its classes are layers here." if file.trusted else WARNING
+        words = "It is trusted: its classes are layers here." if file.trusted else self.warning
         self.body.addWidget(label(words, "body", wrap=True))
         for icon, color, text in self._facts():
             self.body.addWidget(_fact(icon, color, text))
@@ -89,19 +91,23 @@ class TrustDialog(Dialog):
         place.setAccessibleName("Place and hash of the file")
         return place
 
+    def held(self) -> str:
+        """What of the file can be used, in words; "" if nothing can."""
+        usable = [one.name for one in self.file.classes if not one.reason]
+        return f"Layers: {listed(usable)}" if usable else ""
+
     def _facts(self) -> list[tuple[str, str, str]]:
         """What is to be known of the text, each with an icon."""
         assert self.file.file is not None
         text, facts = self.file.file.text, []
-        usable = [one.name for one in self.file.classes if not one.reason]
-        if usable:
-            facts.append(("layers", "text2", f"Layers: {_listed(usable)}"))
+        if held := self.held():
+            facts.append(("layers", "text2", held))
         for one in [one for one in self.file.classes if one.reason][:_SHOWN]:
             facts.append(("warning", "warn", f"{one.name} cannot be used: {one.reason}."))
         if self.file.problem:
             facts.append(("error", "error", self.file.problem))
         if found := imports(text):
-            facts.append(("link", "text2", f"It imports {_listed(list(found))}"))
+            facts.append(("link", "text2", f"It imports {listed(list(found))}"))
         if hidden := hidden_letters(text):
             lines = ", ".join(str(number) for number, _ in hidden[:_SHOWN])
             words = f"Invisible letters ({hidden[0][1].capitalize()}) stand in line {lines}: "
@@ -142,9 +148,9 @@ class TrustDialog(Dialog):
             return
         later = self.add_button("Not now")
         later.clicked.connect(self.reject)
-        self.trust_button = self.add_button("Trust and load", "primary")
+        self.trust_button = self.add_button(self.agree, "primary")
         self.trust_button.clicked.connect(self._trust)
-        self.trust_button.setEnabled(bool(self.file.classes))
+        self.trust_button.setEnabled(bool(self.file.classes or self.held()))
         later.setFocus()
 
     def _trust(self) -> None:
@@ -167,7 +173,7 @@ def _fact(icon: str, color: str, text: str) -> QWidget:
     return holder
 
 
-def _listed(words: list[str]) -> str:
+def listed(words: list[str]) -> str:
     """The first few, and how many more."""
     shown = ", ".join(words[:_SHOWN])
     return shown + (f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else "")

@@ -1,0 +1,246 @@
+"""Choose a model that is there already: one of torchvision's, or one of a file of your own."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtGui import QCloseEvent
+from PySide6.QtWidgets import QFileDialog, QStackedWidget, QWidget
+
+from app.background import Background, Failure
+from app.layer_files import allowed
+from app.project import Project
+from app.views.dialogs.base import Dialog
+from app.views.dialogs.import_pages import Entry, FilePage, ModelTrustDialog, TorchvisionPage, code_field
+from app.views.importing import Importer, Known, Wanted, known_models
+from app.views.layers_control import LayersControl
+from app.views.widgets import Button, Segmented
+from app.views.widgets.painting import announce, label, set_property
+
+KEY = "import.models"
+LOOK = 100  # ms between two looks at the progress
+# Which entry a refusal is about, and what can be done, by what its words hold.
+_CURES = (
+    ("are not on the disk", "pretrained", ""),
+    ("cannot be made:", "arguments", "Check the arguments, by the names that its constructor has."),
+    ("__init__() ", "arguments", "Check the arguments, by the names that its constructor has."),
+    ("required positional argument", "arguments", "Write them by their names."),
+    ("does not take what arrives", "inputs", "Give a shape that it is made for."),
+    ("had not come to its end", "", "Choose a smaller model, or make the file do less when it is imported."),
+    ("values of the data", "", "Import a submodule that has no such step, or write the step with tensor operations."),
+    ("cannot be followed", "", "Check the inputs, or import a smaller part of the model."),
+)
+
+Open = Callable[[Project, Wanted], bool]
+
+
+class ImportDialog(Dialog):
+    """Two pages, and where the weights go. `open_project` is handed what came of it, and says whether it was opened."""
+
+    def __init__(
+        self, background: Background, layers: LayersControl, open_project: Open, parent: QWidget | None = None
+    ) -> None:
+        super().__init__("Import a model", parent)
+        self._background, self._layers, self._open = background, layers, open_project
+        self._importer: Importer | None = None
+        self._wanted: Wanted | None = None
+        self._began = 0.0
+        self.choice = Segmented([("torchvision", "torchvision"), ("file", "A Python file")], "Where the model is")
+        self.torchvision, self.file = TorchvisionPage(), FilePage()
+        self.pages = QStackedWidget()
+        self.weights = code_field("Not saved")
+        browse = Button("Choose …", icon="folder")
+        browse.clicked.connect(self._browse)
+        self.weights_entry = Entry("Save its weights", self.weights, "", browse)
+        self.form = (self.choice, self.pages, self.weights_entry)
+        self.state = label("", "label", "text3", wrap=True)
+        for page in (self.torchvision, self.file):
+            self.pages.addWidget(page)
+            page.changed.connect(self._look)
+            page.asked.connect(self.start)
+        self.body.addWidget(self.choice)
+        self.body.addSpacing(2)
+        self.body.addWidget(self.pages, 1)
+        self.body.addWidget(self.weights_entry)
+        self.body.addWidget(self.state)
+        self.cancel_button = self.add_button("Cancel")
+        self.cancel_button.clicked.connect(self.reject)
+        self.import_button = self.add_button("Import", "primary", default=True)
+        self.import_button.clicked.connect(self.start)
+        self.choice.changed.connect(self._turn)
+        self.weights.textChanged.connect(lambda _text: self._look())
+        self._timer = QTimer(self, interval=LOOK, timeout=self._tell)
+        room = parent.height() if parent is not None else 800
+        self.setMinimumSize(520, 480)
+        self.resize(640, min(660, max(room - 60, 480)))
+        background.ask(KEY, known_models, on_answer=self._listed, on_error=self._not_listed)
+        self.finished.connect(lambda _result: background.forget(KEY))
+        self.torchvision.search.setFocus()
+        self._look()
+
+    @property
+    def page(self) -> TorchvisionPage | FilePage:
+        return self.torchvision if self.choice.value() == "torchvision" else self.file
+
+    @property
+    def running(self) -> bool:
+        return self._importer is not None
+
+    def choose_file(self, path: Path) -> None:
+        """Come to the front with a file."""
+        self.choice.set_value("file")
+        self.file.choose(path)
+
+    def _turn(self, key: str) -> None:
+        self.pages.setCurrentWidget(self.page)
+        (self.torchvision.search if key == "torchvision" else self.file.path).setFocus()
+        self._look()
+
+    def _listed(self, models: tuple[Known, ...]) -> None:
+        self.torchvision.show_models(models)
+        self._look()
+
+    def _not_listed(self, failure: Failure) -> None:
+        words = "Install a torchvision that fits your torch, or import a model of a Python file."
+        self.torchvision.show_failure(f"torchvision cannot be imported: {failure.error}. {words}")
+        self._look()
+
+    # --- What stands in the way
+
+    def _look(self) -> None:
+        """Say what is missing, and let Import be pressed when nothing is."""
+        if self.running:
+            return
+        missing = self.page.ready()
+        problem, note = _weights_problem(self.weights.text().strip())
+        self.weights_entry.complain(problem or note, "error" if problem else "warn")
+        self.import_button.setEnabled(not missing and not problem)
+        self._say(missing.strip())
+
+    def _say(self, words: str, tone: str = "text3") -> None:
+        self.state.setText(words)
+        set_property(self.state, "tone", tone)
+
+    def _browse(self) -> None:
+        wanted = self.torchvision.name if self.page is self.torchvision else self.file.names.currentText()
+        start = Path(self.weights.text()).expanduser() if self.weights.text() else Path.home()
+        start = start if start.suffix else start / f"{wanted.removesuffix('()') or 'weights'}.safetensors"
+        name, _ = QFileDialog.getSaveFileName(self, "Save its weights", str(start), "Weights (*.safetensors)")
+        if name:
+            self.weights.setText(name if Path(name).suffix else f"{name}.safetensors")
+
+    # --- Importing
+
+    def start(self) -> None:
+        """Import; a file that is not trusted is shown first."""
+        if self.running or not self.import_button.isEnabled():
+            return
+        self.page.forgive()
+        wanted = self.page.wanted()
+        if wanted is None:
+            return
+        where = self.weights.text().strip()
+        wanted = replace(wanted, weights=Path(where).expanduser() if where else None)
+        if wanted.source.file and not allowed(wanted.sha256):
+            self._ask_trust(wanted)
+        else:
+            self._begin(wanted)
+
+    def _ask_trust(self, wanted: Wanted) -> None:
+        file = self.file.shown_file()
+        before = self._layers.trust.before(file.path)
+        dialog = ModelTrustDialog(file, before.text if before else "", self)
+        dialog.trusted.connect(self._layers.let_run)
+        dialog.trusted.connect(lambda _file: self._begin(wanted))
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+
+    def _begin(self, wanted: Wanted) -> None:
+        self._wanted, self._began = wanted, time.monotonic()
+        self._importer = Importer(wanted, self)
+        self._importer.ended.connect(self._ended, Qt.ConnectionType.QueuedConnection)
+        self._enable(False)
+        self._tell()
+        self._importer.start()
+        self._timer.start()
+
+    def _enable(self, on: bool) -> None:
+        for part in self.form:
+            part.setEnabled(on)
+        self.import_button.setEnabled(on)
+        self.cancel_button.setEnabled(True)
+        self.cancel_button.setText("Cancel" if on else "Stop")
+
+    def _tell(self) -> None:
+        """What goes on, and for how long."""
+        if self._importer is not None:
+            words = "Stopping" if self._importer.cancelled else self._importer.progress or "Starting"
+            self._say(f"{words} …  {time.monotonic() - self._began:.0f} s", "text2")
+
+    def _ended(self, answer: Project | Failure) -> None:
+        importer, wanted = self._importer, self._wanted
+        assert importer is not None and wanted is not None
+        self._timer.stop()
+        importer.wait()
+        self._importer = None
+        importer.deleteLater()
+        self._enable(True)
+        self._look()
+        if importer.cancelled:
+            self._say("Stopped. Your project is as it was.")
+        elif isinstance(answer, Failure):
+            self._refuse(answer)
+        elif self._open(answer, wanted):
+            self.accept()
+        else:
+            self._say("It was not opened: your project is as it was.")
+
+    def _refuse(self, failure: Failure) -> None:
+        """Say it at the field that it is about, else at the foot."""
+        words = str(failure.error).strip() or type(failure.error).__name__
+        known = next(((entry, cure) for phrase, entry, cure in _CURES if phrase in words), ("", ""))
+        if isinstance(failure.error, OSError) or "cannot be written" in words:
+            known = ("", "Choose another place for the weights.")
+        entry, cure = known
+        told = " ".join(filter(None, (words if words.endswith(".") else f"{words}.", cure)))
+        self.state.setToolTip(failure.traceback)
+        announce(self, told)
+        if self.page.blame(entry, told):
+            self._say("Nothing was imported.", "error")
+        else:
+            self._say(told, "error")
+
+    def reject(self) -> None:
+        """Close; while something is being imported, stop that first, and stay."""
+        if self._importer is None:
+            super().reject()
+            return
+        self._importer.cancel()
+        self.cancel_button.setEnabled(False)
+        self._tell()
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        if self.running:
+            event.ignore()
+            self.reject()
+        else:
+            super().closeEvent(event)
+
+
+def _weights_problem(text: str) -> tuple[str, str]:
+    """Why weights cannot be written there, and what else is to be known of it."""
+    if not text:
+        return "", ""
+    path = Path(text).expanduser()
+    if path.suffix != ".safetensors":
+        return "Give it a name that ends in .safetensors.", ""
+    if not path.is_absolute() or not path.parent.is_dir():
+        return "Type the whole path, in a folder that is there.", ""
+    if path.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
+        return f"{path} cannot be written. Choose another place.", ""
+    return "", f"{path.name} will be replaced." if path.exists() else ""

@@ -1,0 +1,104 @@
+"""Importing a model: the dialog, and the project that comes of it, laid out as the canvas will draw it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject
+
+from app.builder.arrange import Size, arrange
+from app.builder.blocks import with_blocks
+from app.builder.catalog import Catalog, catalog
+from app.builder.graph import Graph
+from app.builder.sheet import Positions
+from app.frozen import FrozenMap
+from app.project import Project
+from app.views.canvas.faces import face_of
+from app.views.canvas.geometry import shape_of
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+    from app.views.dialogs.import_model import ImportDialog
+    from app.views.importing import Wanted
+    from app.views.main_window import MainWindow
+
+NARROWEST, LOWEST = 640.0, 320.0
+MARGIN = 96.0
+WIDTHS = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6)  # of rows, in widths of the room; of two as good the first is taken
+
+
+def laid_out(project: Project, room: Size) -> Project:
+    """The project with every sheet laid out anew by the sizes that its nodes are drawn with, to be seen in `room`."""
+    ops = with_blocks(catalog(), project.blocks)
+    blocks = {name: replace(block, positions=_places(block.graph, ops, room)) for name, block in project.blocks.items()}
+    return replace(project, positions=_places(project.graph, ops, room), blocks=FrozenMap(blocks))
+
+
+def _places(graph: Graph, ops: Catalog, room: Size) -> Positions:
+    """The rows of that width with which the sheet is seen largest."""
+    sizes = {node: shape_of(face_of(graph, node, ops, None, {})).size for node in graph.nodes}
+    found = [arrange(graph, sizes, room.width * times) for times in WIDTHS]
+    return max(found, key=lambda places: _zoom(places, sizes, room))
+
+
+def _zoom(places: Positions, sizes: Mapping[str, Size], room: Size) -> float:
+    """How large a sheet is seen in a room, 1 at most."""
+    if not places:
+        return 1.0
+    width = max(x + sizes[node].width for node, (x, _) in places.items()) - min(x for x, _ in places.values())
+    height = max(y + sizes[node].height for node, (_, y) in places.items()) - min(y for _, y in places.values())
+    return min(room.width / width, room.height / height, 1.0)
+
+
+class ImportControl(QObject):
+    """Asks what to import, and opens it."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        self._telling: Wanted | None = None
+        window.live.analysed.connect(self._analysed)
+
+    def ask(self, file: Path | None = None) -> ImportDialog:
+        """Show the dialog, with a Python file already chosen if there is one."""
+        from app.views.dialogs.import_model import ImportDialog
+
+        window = self._window
+        dialog = ImportDialog(window.background, window.layers, self.open, window)
+        if file is not None:
+            dialog.choose_file(file)
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+        return dialog
+
+    def open(self, project: Project, wanted: Wanted) -> bool:
+        """Open what was imported, once unsaved work is cared for; False if the person would rather stay."""
+        window = self._window
+        if not window.files.may_leave():
+            return False
+        canvas = window.canvas
+        room = Size(max(canvas.width() - MARGIN, NARROWEST), max(canvas.height() - MARGIN, LOWEST), 0.0)
+        window.document.new(laid_out(project, room))
+        window.document.undo_stack.resetClean()  # it stands in no file yet, so leaving it is asked about
+        window.show_page("network")
+        self._telling = wanted
+        return True
+
+    def _analysed(self, analysis: Analysis) -> None:
+        """Say what came of it once its parameters are counted."""
+        wanted, self._telling = self._telling, None
+        if wanted is None:
+            return
+        project = self._window.document.project
+        nodes = len(project.graph.nodes) + sum(len(block.graph.nodes) for block in project.blocks.values())
+        told = [_many(nodes, "node"), _many(len(project.blocks), "block"),
+                _many(analysis.total_parameters, "parameter")]  # fmt: skip
+        words = f"{', '.join(told)}." + (f" Its weights are in {wanted.weights}." if wanted.weights else "")
+        self._window.say(f"Imported {wanted.source.name}", words)
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count:,} {word}{'s' * (count != 1)}"

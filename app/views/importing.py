@@ -1,0 +1,118 @@
+"""A model that is there already is read in a thread of its own: the background's worker has the drawing to check."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import QObject, QThread, Signal
+
+from app import layer_files, model_import
+from app.background import Failure
+from app.builder.custom import read_text
+from app.layer_files import digest
+from app.model_import import ImportFailed, ModelInput, ModelSource
+from app.project import Project
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Known:
+    """One of torchvision's models: its name, what it is for, and what it usually takes."""
+
+    name: str
+    kind: str
+    input: ModelInput
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be imported. `weights` is where its state_dict goes, None for nowhere; `sha256` is of the text that a
+    person saw, where the model is in a file of theirs."""
+
+    source: ModelSource
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    inputs: tuple[ModelInput, ...] = ()
+    pretrained: bool = False
+    weights: Path | None = None
+    sha256: str = ""
+
+
+def known_models() -> tuple[Known, ...]:
+    """What this torchvision has. Raises ImportError if there is none."""
+    from app.torchvision_import import import_torchvision
+
+    models = import_torchvision("models")
+    found = []
+    for name in models.list_models():
+        rooms = models.get_model_builder(name).__module__.split(".")[2:-1]
+        kind = rooms[0].replace("_", " ") if rooms else "classification"
+        found.append(Known(name, kind, model_import.usual_input(name)))
+    return tuple(found)
+
+
+def sizes_of(one: ModelInput) -> str:
+    """An input as it is typed.
+
+    >>> sizes_of(ModelInput((1, 16), "int64"))
+    '1x16:int64'
+    """
+    sizes = "x".join(map(str, one.shape))
+    return sizes if one.dtype == "float32" else f"{sizes}:{one.dtype}"
+
+
+def read_model(wanted: Wanted, tell: Tell, cancelled: Callable[[], bool]) -> Project:
+    """The project of what is wanted; `tell` hears what is going on. Raises ImportFailed and what writing raises."""
+    source = wanted.source
+    if source.file:
+        tell(f"Running {Path(source.file).name} in a process of its own")
+        text = read_text(Path(source.file))
+        if digest(text) != wanted.sha256 or not layer_files.allowed(wanted.sha256):
+            raise ImportFailed(f"{Path(source.file).name} was edited meanwhile and was not run; import it again")
+        return model_import.import_file(source, wanted.arguments, wanted.inputs, wanted.weights, cancelled=cancelled)
+    tell(f"Making {source.name}")
+    model = model_import.make_torchvision(source.name, wanted.arguments, wanted.pretrained)
+    inputs = wanted.inputs or (model_import.usual_input(source.name),)
+    tell(f"Following {source.name} from its input to its output")
+    project = model_import.project_of(model, inputs, source.name, cancelled)
+    if wanted.weights is not None and not cancelled():
+        from app.export.weights import save_safetensors
+
+        tell("Writing its weights")
+        save_safetensors(model.state_dict(), wanted.weights)
+    return project
+
+
+class Importer(QThread):
+    """Reads one model. `ended(answer)` brings its project, or a Failure."""
+
+    ended = Signal(object)
+
+    def __init__(self, wanted: Wanted, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._wanted = wanted
+        self._cancelled = threading.Event()
+        self.progress = ""
+
+    def cancel(self) -> None:
+        self._cancelled.set()
+
+    @property
+    def cancelled(self) -> bool:
+        return self._cancelled.is_set()
+
+    def _tell(self, words: str) -> None:
+        self.progress = words  # one assignment: the window looks at it whenever it likes
+
+    def run(self) -> None:
+        answer: Project | Failure
+        try:
+            answer = read_model(self._wanted, self._tell, self._cancelled.is_set)
+        except Exception as error:  # whatever it is, the person who asked is told
+            answer = Failure(error, traceback.format_exc())
+        self.ended.emit(answer)
