@@ -8,12 +8,14 @@ from dataclasses import replace
 import pytest
 
 from app import project_file
-from app.builder import ops, shapes
+from app.builder import calls, ops, shapes
 from app.builder.analysis import analyse
 from app.builder.catalog import SNAPSHOT, OpSpec, UnknownOp, catalog, dump, installed_torch, load
 from app.builder.introspect import documentation, read_catalog
 from app.builder.literals import AUTO, DType, Slice
 from app.builder.params import LONGEST, ParamError, check_node, check_param, format_param, parse_param, wants
+from app.builder.value_types import Dim, TensorType
+from app.frozen import FrozenMap
 from app.project import Project
 from app.resources import path as resource_path
 from app.source import make_module
@@ -228,7 +230,8 @@ def test_every_correction_is_of_an_op_and_an_argument_that_are_there() -> None:
         assert all(found[key].operand(name) for name in names)
     by_op = (ops.SCHEMAS, ops.SIGNATURES, ops.OUTPUTS, ops.OUTPUTS_BY, ops.STEMS, ops.SUMMARIES, ops.LABELS, ops.MORE)
     assert {key for table in by_op for key in table} <= set(found)
-    assert {*ops.LENIENT, *ops.LIKE, *ops.RANDOM, *ops.LITERALS_FIRST, *ops.WRITTEN, *ops.HIDDEN} - {"*"} <= set(found)
+    sets = (ops.LENIENT, ops.SAME, ops.LIKE, ops.RANDOM, ops.LITERALS_FIRST, ops.WRITTEN, ops.HIDDEN)
+    assert {key for keys in sets for key in keys} - {"*"} <= set(found)
 
 
 def test_indices_of_pooling_lead_into_unpooling() -> None:
@@ -323,3 +326,10 @@ def test_unknown_op_is_said_by_name() -> None:
 def test_changing_a_spec_does_not_change_the_catalog() -> None:
     spec = catalog()["nn.Linear"]
     assert replace(spec, label="other") != spec and catalog()["nn.Linear"] is spec
+
+
+@pytest.mark.parametrize("key", sorted(ops.SAME))
+@pytest.mark.parametrize("shape", [(Dim(1),), (Dim(1), 3), (Dim(1), 3, 8, 8), (4, 5), (Dim(7, 1), 2)])
+def test_what_gives_what_it_takes_is_known_without_torch_and_is_what_torch_says(key: str, shape: tuple) -> None:
+    spec, inputs = catalog()[key], FrozenMap(input=(TensorType(shape),))
+    assert calls.run(spec, FrozenMap(), inputs) == calls._ran(spec, FrozenMap(), inputs, calls.BATCHES)

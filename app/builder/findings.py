@@ -33,17 +33,16 @@ class Findings:
     def network(cls, graph: Graph, ops: Catalog, earlier: Findings | None = None) -> Findings:
         """What the calls of a network give; `earlier` is of a graph before, and what is as it was is taken from it."""
         walk = plan(graph, ops, (earlier.graph, earlier.walk) if earlier else None)
-        if any(step.node.params and any(map(_computes, step.node.params.values())) for step in walk.steps):
+        known = {step.node.id: step for step in earlier.walk.steps} if earlier else {}
+        new = [step for step in walk.steps if known.get(step.node.id) is not step]
+        if any(any(map(_computes, step.node.params.values())) for step in new):
             walk = computed_plan(walk, {})
         if earlier is None:
             return cls(graph, walk, infer(walk), ops)
         results = infer(walk, None, (earlier.walk, earlier.results))
-        then = {step.id: step for step in earlier.walk.steps}
-        quiet = (
-            step.id for step in walk.steps
-            if step.id in earlier.quiet and then.get(step.id) is step and results[step.id] is earlier.results[step.id]
-        )  # fmt: skip
-        return cls(graph, walk, results, ops, quiet=frozenset(quiet))
+        loud = {step.node.id for step in new}
+        loud |= {node for node, result in results.items() if earlier.results.get(node) is not result}
+        return cls(graph, walk, results, ops, quiet=earlier.quiet.intersection(results) - loud)
 
     @classmethod
     def block(cls, block: Block, inside: Inside, ops: Catalog) -> Findings:

@@ -252,6 +252,14 @@ LENIENT = frozenset(
     """.split()
 )
 
+# Calls that give what they take, number by number, whatever its shape: torch need not be asked, a test has asked it.
+SAME = frozenset(
+    """
+    nn.ReLU nn.LeakyReLU nn.ReLU6 nn.ELU nn.SELU nn.GELU nn.SiLU nn.Mish nn.Hardswish nn.Hardsigmoid nn.Sigmoid nn.Tanh
+    nn.Identity F.relu F.gelu F.silu torch.sigmoid torch.tanh
+    """.split()
+)
+
 # Calls that draw random numbers even when nothing is trained; never tried on real tensors.
 RANDOM = frozenset({"F.dropout"})
 

@@ -80,19 +80,24 @@ def infer(
     made: _Made = {}
     then = {step.id: step for step in earlier[0].steps} if earlier else {}
     known = earlier[1] if earlier else {}
+    changed: set[str] = set()  # nodes whose result is another than then
     for step in walk.steps:
-        old = known.get(step.id)
-        untouched = old is not None and then.get(step.id) is step and not step.node.shares
-        if old is not None and untouched and all(results.get(r.node) is known.get(r.node) for r in step.refs()):
-            results[step.id] = old
+        node = step.node.id
+        old = known.get(node)
+        untouched = old is not None and then.get(node) is step and not step.node.shares
+        if old is not None and untouched and (not changed or changed.isdisjoint(ref.node for ref in step.refs())):
+            results[node] = old
             if step.spec.kind in ("module", "block"):
                 made.setdefault(step.module, old)
-        elif step.spec.kind == "input" and given is not None:
-            value = given.get(step.id)
-            results[step.id] = StepResult(Ran((value,)) if value is not None else None, step.node.params, FrozenMap())
+            continue
+        if step.spec.kind == "input" and given is not None:
+            value = given.get(node)
+            results[node] = StepResult(Ran((value,)) if value is not None else None, step.node.params, FrozenMap())
         else:
             new = _infer_step(step, results, walk.catalog, made)
-            results[step.id] = old if old is not None and old == new else new
+            results[node] = old if old is not None and old == new else new
+        if results[node] is not old:
+            changed.add(node)
     return results
 
 
