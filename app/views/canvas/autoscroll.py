@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QTimer
+from PySide6.QtCore import QElapsedTimer, QEvent, QObject, QPoint, QPointF, QTimer
 from PySide6.QtGui import QDragMoveEvent, QMouseEvent
 from PySide6.QtWidgets import QApplication
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 EDGE = 32  # pixels of the viewport from its edge in which it moves
 FASTEST = 18.0  # pixels a tick
 TICK = 16  # milliseconds
+PATIENCE = 250  # milliseconds at the edge before it moves: who passes over it, or lets go there, wants no such thing
 
 
 class AutoScroll(QObject):
@@ -24,6 +25,7 @@ class AutoScroll(QObject):
         self._view = view
         self._spot = QPoint()
         self._been_inside = False
+        self._there = QElapsedTimer()
         self._timer = QTimer(self)
         self._timer.setInterval(TICK)
         self._timer.timeout.connect(self.tick)
@@ -47,10 +49,16 @@ class AutoScroll(QObject):
     def tick(self) -> None:
         """Go on by one step, as long as the gesture is under way."""
         gesture = self._view.gesture
+        speed = self.speed(self._spot)
+        if gesture is None or speed.isNull():
+            self._there.invalidate()
+        elif not self._there.isValid():
+            self._there.start()
         if gesture is None:
             self._timer.stop()
             return
-        speed = self.speed(self._spot)
+        if not self._there.isValid() or self._there.elapsed() < PATIENCE:
+            return
         may = gesture.scrolls and (self._been_inside or not gesture.from_outside)
         if may and not speed.isNull():
             self._view.pan(-speed.x(), -speed.y())
