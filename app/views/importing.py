@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import QObject, QThread, Signal
+from PySide6.QtCore import QCoreApplication, QObject, QThread, Signal
 
 from app import layer_files, model_import
 from app.background import Failure
@@ -98,6 +98,13 @@ class Importer(QThread):
         self._wanted = wanted
         self._cancelled = threading.Event()
         self.progress = ""
+        application = QCoreApplication.instance()
+        if application is not None:  # a thread that goes on must not outlive the program
+            application.aboutToQuit.connect(self._leave)
+
+    def _leave(self) -> None:
+        self.cancel()
+        self.wait()
 
     def cancel(self) -> None:
         self._cancelled.set()

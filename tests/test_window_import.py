@@ -1,0 +1,239 @@
+"""Importing a model in the window: chosen, made beside the window, opened; a file of one's own runs once trusted."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+import torch
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtWidgets import QApplication
+from torch import nn
+
+from app import layer_files
+from app.export.weights import load_weights
+from app.model_import import ModelInput, project_of
+from app.settings import Settings
+from app.source import make_module
+from app.trust import Trust
+from app.views import theme
+from app.views.dialogs.import_model import ImportDialog
+from app.views.dialogs.import_pages import ModelTrustDialog
+from app.views.main_window import MainWindow
+from app.views.place import way_to
+
+MINE = """
+import pathlib
+import time
+from torch import nn
+
+pathlib.Path({marker!r}).touch()
+{more}
+
+class Unit(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.fc = nn.Linear(width, width)
+
+    def forward(self, x):
+        return x + self.fc(x).relu()
+
+
+class Net(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.units = nn.Sequential(Unit(width), Unit(width))
+
+    def forward(self, x):
+        return self.units(x)
+"""
+
+
+@pytest.fixture(autouse=True)
+def nothing_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test hears of what another trusted or ran."""
+    for name, empty in (("_allowed", set()), ("_tried", set()), ("_modules", {}), ("_failed", {})):
+        monkeypatch.setattr(layer_files, name, empty)
+
+
+@pytest.fixture
+def window(qtbot, qapp) -> Iterator[MainWindow]:
+    theme.apply(qapp, "dark")
+    made = MainWindow(Settings("TapedeckTest", "import"))
+    made.resize(1280, 800)
+    made.show()
+    yield made
+    made.session.close_and_wait()
+    made.document.undo_stack.setClean()
+    made.close()
+    made.deleteLater()
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+
+def asked(qtbot, window: MainWindow) -> ImportDialog:
+    """The dialog, when it has its list."""
+    window.actions_by_key["import"].trigger()
+    (dialog,) = [part for part in window.findChildren(ImportDialog) if part.isVisible()]
+    qtbot.waitUntil(lambda: bool(dialog.torchvision.known), timeout=60_000)
+    return dialog
+
+
+def opened(qtbot, window: MainWindow) -> None:
+    """Wait until the dialog has gone, and left another project."""
+    before = window.document.project
+    qtbot.waitUntil(lambda: window.document.project is not before, timeout=60_000)
+    qtbot.waitUntil(lambda: not window.findChildren(ImportDialog), timeout=10_000)
+
+
+def own_file(tmp_path: Path, more: str = "") -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(MINE.format(marker=str(tmp_path / "marker"), more=more))
+    return path
+
+
+def choose_own(dialog: ImportDialog, path: Path) -> None:
+    dialog.choose_file(path)
+    dialog.file.inputs.setPlainText("2x6")
+    dialog.file.arguments.setText(json.dumps({"width": 6}))
+
+
+def trust(window: MainWindow) -> ModelTrustDialog:
+    """The question that is open."""
+    (found,) = [part for part in window.findChildren(ModelTrustDialog) if part.isVisible()]
+    return found
+
+
+def test_a_model_of_torchvision_is_found_by_name_and_opened_with_its_weights_beside(qtbot, window, tmp_path) -> None:
+    window.start()
+    dialog = asked(qtbot, window)
+    assert "squeezenet1_1" in dialog.torchvision.known
+    qtbot.keyClicks(dialog.torchvision.search, "squeezenet1_1")
+    assert dialog.torchvision.name == "squeezenet1_1" and dialog.torchvision.input.text() == "1x3x224x224"
+    weights = tmp_path / "squeeze.safetensors"
+    dialog.weights.setText(str(weights))
+    dialog.torchvision.arguments.setText('{"num_classes": 7}')
+    qtbot.keyClick(dialog.torchvision.search, Qt.Key.Key_Return)
+    opened(qtbot, window)
+    project = window.document.project
+    assert project.name == "squeezenet1_1" and project.blocks
+    assert window.document.dirty and window.document.path is None
+    qtbot.waitUntil(lambda: any("squeezenet1_1" in toast.text() for toast in window.toasts.toasts()), timeout=60_000)
+    (toast,) = window.toasts.toasts()
+    assert f"{window.live.analysis.total_parameters:,} parameters" in toast.text() and str(weights) in toast.text()
+    net = make_module(window.live.analysis.source)
+    net.load_state_dict(load_weights(weights), strict=True)
+    assert net(torch.zeros(1, 3, 64, 64)).shape == (1, 7)
+
+
+def test_no_nodes_overlap_on_any_sheet(qtbot, window) -> None:
+    from app.model_import import import_source, parse_source
+
+    project, _ = import_source(parse_source("torchvision:mobilenet_v3_small"), {})
+    assert window.import_control.open(project, None)
+    for name in ("", *project.blocks):
+        assert window.place.go(way_to(window.document.project, name) if name else ())
+        bodies = [item.body for item in window.canvas.scene.nodes.values()]
+        assert bodies and not any(a.intersects(b) for a, b in combinations(bodies, 2))
+
+
+def test_what_is_wrong_stands_at_its_field_and_nothing_is_lost(qtbot, window, tmp_path) -> None:
+    before = window.document.project
+    dialog = asked(qtbot, window)
+    page = dialog.torchvision
+    page.search.setText("resnet18")
+    page.input.setText("three by three")
+    dialog.import_button.click()
+    assert not dialog.running and "three by three" in page.entries["inputs"].note.text()
+    page.input.setText("1x3x64x64")
+    page.arguments.setText('{"num_clases": 3}')
+    dialog.import_button.click()
+    qtbot.waitUntil(lambda: not dialog.running, timeout=60_000)
+    assert "num_clases" in page.entries["arguments"].note.text() and page.entries["inputs"].note.text() == ""
+    page.arguments.clear()
+    page.pretrained.setChecked(True)
+    dialog.import_button.click()
+    qtbot.waitUntil(lambda: not dialog.running, timeout=60_000)
+    assert "not on the disk" in page.entries["pretrained"].note.text()
+    dialog.weights.setText(str(tmp_path / "nowhere" / "w.safetensors"))
+    assert not dialog.import_button.isEnabled() and "folder" in dialog.weights_entry.note.text()
+    assert dialog.isVisible() and window.document.project is before and page.name == "resnet18"
+    dialog.reject()
+
+
+def test_a_file_runs_only_once_it_is_trusted_and_becomes_a_project(qtbot, window, tmp_path) -> None:
+    dialog, path = asked(qtbot, window), own_file(tmp_path)
+    choose_own(dialog, path)
+    names = dialog.file.names
+    assert [names.itemText(row) for row in range(names.count())] == ["Unit", "Net"] and names.currentText() == "Net"
+    dialog.import_button.click()
+    trust(window).reject()
+    assert not dialog.running and not (tmp_path / "marker").exists()
+    dialog.import_button.click()
+    assert trust(window).code.toPlainText().strip() == path.read_text().strip()
+    trust(window).trust_button.click()
+    opened(qtbot, window)
+    assert (tmp_path / "marker").exists()
+    assert window.document.project.name == "Net" and "Unit" in window.document.project.blocks
+    assert Trust(window.layers.trust.file).is_trusted(layer_files.digest(path.read_text()))
+
+
+def test_an_edited_file_is_asked_about_again(qtbot, window, tmp_path) -> None:
+    dialog, path = asked(qtbot, window), own_file(tmp_path)
+    layer_files.allow(layer_files.digest(path.read_text()))
+    choose_own(dialog, path)
+    path.write_text(path.read_text() + "\n# another\n")
+    dialog.import_button.click()
+    assert not dialog.running and trust(window).isVisible() and not (tmp_path / "marker").exists()
+    trust(window).reject()
+    dialog.reject()
+
+
+def test_an_import_is_stopped_and_the_form_is_as_it_was(qtbot, window, tmp_path) -> None:
+    before = window.document.project
+    dialog, path = asked(qtbot, window), own_file(tmp_path, more="time.sleep(600)")
+    layer_files.allow(layer_files.digest(path.read_text()))
+    choose_own(dialog, path)
+    dialog.import_button.click()
+    assert dialog.running and not dialog.pages.isEnabled()
+    qtbot.waitUntil((tmp_path / "marker").exists, timeout=60_000)
+    qtbot.keyClick(dialog, Qt.Key.Key_Escape)
+    qtbot.waitUntil(lambda: not dialog.running, timeout=10_000)
+    assert dialog.isVisible() and dialog.pages.isEnabled() and "Stopped" in dialog.state.text()
+    assert dialog.file.arguments.text() == '{"width": 6}' and window.document.project is before
+    qtbot.keyClick(dialog, Qt.Key.Key_Escape)
+    assert not dialog.isVisible()
+
+
+def test_who_keeps_unsaved_work_keeps_the_dialog_too(qtbot, window, monkeypatch) -> None:
+    monkeypatch.setattr(window.files, "may_leave", lambda: False)
+    before = window.document.project
+    dialog = asked(qtbot, window)
+    dialog.torchvision.search.setText("squeezenet1_1")
+    dialog.start()
+    qtbot.waitUntil(lambda: not dialog.running, timeout=60_000)
+    assert dialog.isVisible() and window.document.project is before and "not opened" in dialog.state.text()
+    monkeypatch.undo()
+    dialog.reject()
+
+
+def test_what_another_thread_calls_meanwhile_is_not_drawn() -> None:
+    other, results = nn.Sequential(nn.Linear(3, 2), nn.ReLU()), []
+
+    class Beside(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(4, 4)
+
+        def forward(self, x):
+            thread = threading.Thread(target=lambda: results.append(other(torch.ones(5, 3))))
+            thread.start()
+            thread.join()
+            return self.fc(x)
+
+    project = project_of(Beside(), (ModelInput((1, 4)),), "beside")
+    assert len(project.graph.nodes) == 3
+    assert results and all(type(one) is torch.Tensor and one.shape == (5, 2) for one in results)
