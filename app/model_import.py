@@ -18,7 +18,9 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from app import project_file
@@ -175,13 +177,20 @@ def usual_input(name: str) -> ModelInput:
     return ModelInput((1, *sizes[:-2], *crop))
 
 
+class _Loader(SourceFileLoader):
+    """Runs the text itself: what is cached beside it may have been made of another text than a person trusts."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def make_from_file(source: ModelSource, arguments: Mapping[str, Any]) -> nn.Module:
     """Run a person's file and make its model. Only a child process calls this. Raises ImportFailed."""
     from torch import nn
 
     path = Path(source.file).resolve()
     sys.path.insert(0, str(path.parent))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    spec = importlib.util.spec_from_file_location(path.stem, path, loader=_Loader(path.stem, str(path)))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module

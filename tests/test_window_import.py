@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import py_compile
 import threading
 from collections.abc import Iterator
 from itertools import combinations
@@ -16,7 +18,7 @@ from torch import nn
 
 from app import layer_files
 from app.export.weights import load_weights
-from app.model_import import ModelInput, project_of
+from app.model_import import ModelInput, ModelSource, import_file, project_of
 from app.settings import Settings
 from app.source import make_module
 from app.trust import Trust
@@ -124,6 +126,7 @@ def test_a_model_of_torchvision_is_found_by_name_and_opened_with_its_weights_bes
     qtbot.waitUntil(lambda: any("squeezenet1_1" in toast.text() for toast in window.toasts.toasts()), timeout=60_000)
     (toast,) = window.toasts.toasts()
     assert f"{window.live.analysis.total_parameters:,} parameters" in toast.text() and str(weights) in toast.text()
+    qtbot.waitUntil(lambda: not window.canvas.callout.isVisible(), timeout=10_000)
     net = make_module(window.live.analysis.source)
     net.load_state_dict(load_weights(weights), strict=True)
     assert net(torch.zeros(1, 3, 64, 64)).shape == (1, 7)
@@ -189,6 +192,27 @@ def test_an_edited_file_is_asked_about_again(qtbot, window, tmp_path) -> None:
     dialog.import_button.click()
     assert not dialog.running and trust(window).isVisible() and not (tmp_path / "marker").exists()
     trust(window).reject()
+    dialog.reject()
+
+
+def test_what_runs_is_the_text_that_was_shown_and_no_cache_beside_it(tmp_path) -> None:
+    path, other = own_file(tmp_path), tmp_path / "other.py"
+    other.write_text(f"import pathlib\npathlib.Path({str(tmp_path / 'other')!r}).touch()\n")
+    cache, mode = importlib.util.cache_from_source(str(path)), py_compile.PycInvalidationMode.UNCHECKED_HASH
+    py_compile.compile(str(other), cfile=cache, doraise=True, invalidation_mode=mode)
+    project = import_file(ModelSource(str(path), "Net"), {"width": 6}, (ModelInput((2, 6)),))
+    assert "Unit" in project.blocks and not (tmp_path / "other").exists()
+
+
+def test_a_file_of_the_project_offers_its_models(qtbot, window, tmp_path) -> None:
+    path = own_file(tmp_path)
+    layer_files.allow(layer_files.digest(path.read_text()))
+    window.layers.add([path])
+    (row,) = window.own_files.rows()
+    next(action for action in window.own_files.menu(row.file).actions() if "model" in action.text()).trigger()
+    (dialog,) = [part for part in window.findChildren(ImportDialog) if part.isVisible()]
+    assert dialog.choice.value() == "file" and dialog.file.path.text() == str(path)
+    assert not dialog.import_button.isEnabled() and "takes" in dialog.state.text()
     dialog.reject()
 
 

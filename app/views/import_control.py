@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, QTimer
 
 from app.builder.arrange import Size, arrange
 from app.builder.blocks import with_blocks
@@ -61,6 +61,7 @@ class ImportControl(QObject):
         self._window = window
         self._telling: Wanted | None = None
         window.live.analysed.connect(self._analysed)
+        window.document.replaced.connect(self._replaced)
 
     def ask(self, file: Path | None = None) -> ImportDialog:
         """Show the dialog, with a Python file already chosen if there is one."""
@@ -87,6 +88,9 @@ class ImportControl(QObject):
         self._telling = wanted
         return True
 
+    def _replaced(self, _project: Project) -> None:
+        self._telling = None
+
     def _analysed(self, analysis: Analysis) -> None:
         """Say what came of it once its parameters are counted."""
         wanted, self._telling = self._telling, None
@@ -98,6 +102,13 @@ class ImportControl(QObject):
                 _many(analysis.total_parameters, "parameter")]  # fmt: skip
         words = f"{', '.join(told)}." + (f" Its weights are in {wanted.weights}." if wanted.weights else "")
         self._window.say(f"Imported {wanted.source.name}", words)
+        QTimer.singleShot(0, self, self._put_callout_away)  # once the canvas has heard of it too
+
+    def _put_callout_away(self) -> None:
+        """The first look is at the whole drawing; what the data have against it stands among the problems."""
+        callout = self._window.canvas.callout
+        if callout.problem is not None:
+            callout.dismissed.emit(callout.problem)
 
 
 def _many(count: int, word: str) -> str:

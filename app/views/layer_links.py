@@ -25,6 +25,7 @@ class LayerLinks(QObject):
         rows.dropped.connect(layers.add)
         rows.look_wanted.connect(layers.look)
         rows.remove_wanted.connect(layers.remove)
+        rows.import_wanted.connect(window.import_control.ask)
         window.palette_view.look_wanted.connect(lambda key: layers.look(module_of(key)))
         layers.changed.connect(rows.set_files)
         layers.waiting.connect(self._wait)

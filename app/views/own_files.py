@@ -73,6 +73,7 @@ class OwnFiles(QWidget):
     dropped = Signal(object)
     look_wanted = Signal(str)
     remove_wanted = Signal(str)
+    import_wanted = Signal(object)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -136,6 +137,9 @@ class OwnFiles(QWidget):
         look = menu.addAction(icons.icon("eye"), "Look at it…")
         look.triggered.connect(lambda: self.look_wanted.emit(file.module))
         look.setEnabled(file.file is not None)
+        model = menu.addAction(icons.icon("layers"), "Import a model of it…")
+        model.triggered.connect(lambda: self.import_wanted.emit(file.path))
+        model.setEnabled(file.file is not None)
         copy = menu.addAction(icons.icon("copy"), "Copy its path")
         copy.triggered.connect(lambda: QGuiApplication.clipboard().setText(str(file.path)))
         menu.addSeparator()
