@@ -148,14 +148,14 @@ def test_what_is_wrong_stands_at_its_field_and_nothing_is_lost(qtbot, window, tm
     dialog = asked(qtbot, window)
     page = dialog.torchvision
     page.search.setText("resnet18")
-    page.input.setText("three by three")
+    page.input.setText("three")
     dialog.import_button.click()
-    assert not dialog.running and "three by three" in page.entries["inputs"].note.text()
+    assert not dialog.running and "'three'" in page.entries["inputs"].note.text()
     page.input.setText("1x3x64x64")
     page.arguments.setText('{"num_clases": 3}')
     dialog.import_button.click()
     qtbot.waitUntil(lambda: not dialog.running, timeout=60_000)
-    assert "num_clases" in page.entries["arguments"].note.text() and page.entries["inputs"].note.text() == ""
+    assert "num_clases" in page.entries["arguments"].note.text() and "three" not in page.entries["inputs"].note.text()
     page.arguments.clear()
     page.pretrained.setChecked(True)
     dialog.import_button.click()
@@ -164,6 +164,19 @@ def test_what_is_wrong_stands_at_its_field_and_nothing_is_lost(qtbot, window, tm
     dialog.weights.setText(str(tmp_path / "nowhere" / "w.safetensors"))
     assert not dialog.import_button.isEnabled() and "folder" in dialog.weights_entry.note.text()
     assert dialog.isVisible() and window.document.project is before and page.name == "resnet18"
+    dialog.reject()
+
+
+def test_a_model_that_takes_two_things_is_told_both(qtbot, window) -> None:
+    dialog = asked(qtbot, window)
+    page = dialog.torchvision
+    page.search.setText("raft_small")
+    dialog.import_button.click()
+    qtbot.waitUntil(lambda: not dialog.running, timeout=60_000)
+    assert "image2" in page.entries["inputs"].note.text()
+    page.input.setText("1x3x128x128 1x3x128x128")
+    wanted = page.wanted()
+    assert wanted is not None and [one.shape for one in wanted.inputs] == [(1, 3, 128, 128)] * 2
     dialog.reject()
 
 

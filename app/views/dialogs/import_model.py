@@ -28,8 +28,10 @@ LOOK = 100  # ms between two looks at the progress
 _CURES = (
     ("are not on the disk", "pretrained", ""),
     ("cannot be made:", "arguments", "Check the arguments, by the names that its constructor has."),
+    ("forward() ", "inputs", "Give a shape for each argument that forward wants."),
     ("__init__() ", "arguments", "Check the arguments, by the names that its constructor has."),
     ("required positional argument", "arguments", "Write them by their names."),
+    ("unexpected keyword argument", "arguments", "Check the arguments, by the names that its constructor has."),
     ("does not take what arrives", "inputs", "Give a shape that it is made for."),
     ("had not come to its end", "", "Choose a smaller model, or make the file do less when it is imported."),
     ("values of the data", "", "Import a submodule that has no such step, or write the step with tensor operations."),

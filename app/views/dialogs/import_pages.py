@@ -130,7 +130,8 @@ class TorchvisionPage(Page):
         self.state = label("Loading torchvision …", "label", "text3", wrap=True)
         self.input = code_field("1x3x224x224")
         self.pretrained = QCheckBox("With its weights, if they are on the disk")
-        self.entries["inputs"] = Entry("Input, with the batch first", self.input)
+        several = "Several stand side by side, with spaces between."
+        self.entries["inputs"] = Entry("Input, with the batch first", self.input, several)
         self.entries["pretrained"] = Entry("Weights", self.pretrained, "Otherwise they are as torchvision draws them.")
         row = QHBoxLayout()
         row.setSpacing(12)
@@ -204,10 +205,11 @@ class TorchvisionPage(Page):
     def wanted(self) -> Wanted | None:
         """What is asked for; None, with a word at its field, if something cannot be read."""
         arguments = self._parsed("arguments", lambda: parse_arguments(self.arguments.text().strip()))
-        shape = self._parsed("inputs", lambda: parse_input(self.input.text()))
-        if arguments is None or shape is None:
+        typed = self.input.text().split() or [""]
+        inputs = self._parsed("inputs", lambda: tuple(map(parse_input, typed)))
+        if arguments is None or inputs is None:
             return None
-        return Wanted(ModelSource("", self.name), arguments, (shape,), self.pretrained.isChecked())
+        return Wanted(ModelSource("", self.name), arguments, inputs, self.pretrained.isChecked())
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Arrows walk over the list from the caret."""
