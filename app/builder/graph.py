@@ -27,6 +27,17 @@ class Edge:
     port: str
     index: int = 0
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Worked out once: a canvas looks a wire up many times for each edit."""
+        return hash((self.source, self.output, self.target, self.port, self.index))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Edge, (self.source, self.output, self.target, self.port, self.index)
+
 
 @dataclass(frozen=True)
 class Init:
