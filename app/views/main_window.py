@@ -203,7 +203,7 @@ class MainWindow(QMainWindow):
     def start(self) -> None:
         """Make the other pages, one at a time so that the window answers in between, and load torch behind it."""
         self.status.set_torch("Loading PyTorch…")
-        QTimer.singleShot(0, self._furnish_one)
+        QTimer.singleShot(0, self, self._furnish_one)
 
     def furnish(self) -> None:
         """Make all pages that are not there yet, now."""
@@ -214,7 +214,7 @@ class MainWindow(QMainWindow):
         if next(self._steps, "done") == "done":
             self.live.start()
         else:
-            QTimer.singleShot(0, self._furnish_one)
+            QTimer.singleShot(0, self, self._furnish_one)
 
     def open_first(self) -> None:
         """What a person sees who opened no file: the example that trains in seconds, or the project opened last."""
