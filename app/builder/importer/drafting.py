@@ -49,10 +49,12 @@ class Draft:
     wires: list[tuple[str, int, str, str, int]] = field(default_factory=list)
     inputs: list[str] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
+    made: int = 0  # nodes so far, for their ids
 
     def add(self, op: str, name: str, params: dict[str, Any], inner: Draft | None = None) -> DraftNode:
         """A new node."""
-        made = DraftNode(f"n{len(self.nodes) + 1}", op, name, params, inner)
+        self.made += 1
+        made = DraftNode(f"n{self.made}", op, name, params, inner)
         self.nodes[made.id] = made
         return made
 
@@ -102,7 +104,23 @@ class _Sheet:
                 where = self.frame.path or self.draft.kind
                 raise DraftError(f"{where}: {error}") from error
         self._return()
+        self._tidy()
         return self.draft
+
+    def _tidy(self) -> None:
+        """Drop calls whose value nobody takes in the end: a shape of which every size was asked for by itself."""
+        draft = self.draft
+        while True:
+            taken = {wire[0] for wire in draft.wires}
+            kinds = ("function", "method", "operator")
+            idle = {
+                node.id for node in draft.nodes.values()
+                if node.id not in taken and node.inner is None and self.drafter.catalog[node.op].kind in kinds
+            }  # fmt: skip
+            if not idle:
+                return
+            draft.nodes = {key: node for key, node in draft.nodes.items() if key not in idle}
+            draft.wires = [wire for wire in draft.wires if wire[2] not in idle]
 
     def _return(self) -> None:
         """An output for every tensor that comes back; what is no tensor is known to whoever called already."""
