@@ -306,6 +306,15 @@ def test_blocks_in_blocks_are_looked_through_once_each() -> None:
     assert len(answer.source.text) < 20_000
 
 
+@pytest.mark.parametrize(("before", "warned"), [("nn.Conv2d", True), ("torch.permute", False), ("nn.LayerNorm", False)])
+def test_a_linear_behind_a_picture_is_warned_of_where_channels_stand_first(before: str, warned: bool) -> None:
+    params = {"nn.Conv2d": {"out_channels": 8, "kernel_size": 3}, "torch.permute": {"dims": (0, 2, 3, 1)}}
+    rows = [("a", before, params.get(before, {})), ("act", "nn.ReLU", {}), ("fc", "nn.Linear", {"out_features": 4})]
+    answer = analyse(image_net(rows, ["x>a", "a>act", "act>fc", "fc>y"]))
+    told = [problem for problem in answer.problems if "last dimension alone" in problem.message]
+    assert bool(told) == warned
+
+
 NAMES = st.sampled_from(["channels", "width", "k"])
 EXPRESSIONS = st.recursive(
     st.one_of(NAMES, st.integers(0, 9).map(str)),

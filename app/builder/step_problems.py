@@ -78,7 +78,7 @@ def step_problems(step: Step, sheet: Findings) -> list[Problem]:
         return misfit
     if result.outcome is None:
         return _auto_problems(step, result) or _shared_problems(step, sheet) or _repeat_problems(step, result)
-    return _init_problems(step, result) or _warnings(step, result)
+    return _init_problems(step, result) or _warnings(step, result, sheet)
 
 
 def _init_problems(step: Step, result: StepResult) -> list[Problem]:
@@ -184,7 +184,22 @@ def _auto_problems(step: Step, result: StepResult) -> list[Problem]:
     return [Problem("error", step.id, message, reason)]
 
 
-def _warnings(step: Step, result: StepResult) -> list[Problem]:
+def _channels_first(step: Step, sheet: Findings) -> bool:
+    """Whether a picture arrives as convolutions leave it; behind a permute, channels may well stand last."""
+    steps = {other.id: other for other in sheet.walk.steps}
+    at: Step | None = step
+    while at is not None and at.refs():
+        at = steps.get(at.refs()[0].node)
+        if at is None or at.spec.key in ("nn.LayerNorm", "F.layer_norm"):
+            return False
+        if at.spec.category == "conv" or "Pool" in at.spec.key or at.spec.kind == "input":
+            return at.spec.kind != "input" or sheet.given is None
+        if at.spec.category not in ("act", "drop", "norm"):
+            return False
+    return False
+
+
+def _warnings(step: Step, result: StepResult, sheet: Findings) -> list[Problem]:
     assert isinstance(result.outcome, Ran)
     problems = []
     arriving = next((values[0] for values in result.inputs.values()), None)
@@ -197,9 +212,10 @@ def _warnings(step: Step, result: StepResult) -> list[Problem]:
         reason = f"With batch_first=False the first dimension of {arriving}, the batch, is read as the sequence."
         message = f"{step.node.name} reads the batch as a sequence"
         problems.append(Problem("warning", step.id, message, reason, cures=(first,)))
-    if step.spec.key == "nn.Linear" and isinstance(arriving, TensorType) and len(arriving.shape) == 4:
+    picture = arriving if isinstance(arriving, TensorType) and len(arriving.shape) == 4 else None
+    if step.spec.key == "nn.Linear" and picture and _channels_first(step, sheet):
         flatten = Cure("Insert Flatten", (InsertBefore(step.id, "input", "nn.Flatten"),))
-        reason = f"Of {arriving} it mixes the last {arriving.shape[-1]} values only. Most networks flatten before."
+        reason = f"Of {picture} it mixes the last {picture.shape[-1]} values only. Most networks flatten before."
         message = f"{step.node.name} works on the last dimension alone"
         problems.append(Problem("warning", step.id, message, reason, cures=(flatten,)))
     return problems
