@@ -265,7 +265,7 @@ def test_the_first_answer_has_the_shapes_of_the_whole_one() -> None:
     first, ops = shapes_first(net, ops_with(RESIDUAL)), ops_with(RESIDUAL)
     assert first.partial and not first.runnable
     whole = analyse(net, ops, before=shapes_first(net, ops))
-    assert whole.values == first.values and not whole.partial and whole == analyse(net, ops) or whole.runnable
+    assert whole.values == first.values and not whole.partial and whole.runnable
 
 
 def test_the_cost_of_a_block_is_the_sum_of_its_inside() -> None:
@@ -279,7 +279,7 @@ def test_the_cost_of_a_block_is_the_sum_of_its_inside() -> None:
     )
     per_pixel = [9 * 3 * 8 + 9 * 8 * 8 + 3 * 8, 9 * 8 * 8 * 2 + 8 * 8]
     assert total.multiply_adds == 64 * sum(per_pixel)
-    assert str(total.nodes["stage"].receptive) != "None"
+    assert total.nodes["stage"].receptive is not None and str(total.nodes["stage"].receptive).startswith("9×9")
 
 
 def test_a_block_may_not_contain_itself() -> None:

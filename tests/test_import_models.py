@@ -253,6 +253,16 @@ def test_keys_that_are_no_identifiers_are_kept() -> None:
     assert {"block-1.weight", "0.bias"} <= set(ours.state_dict())
 
 
+class Branches(nn.Module):
+    def forward(self, x):
+        return x if x.sum() > 0 else -x
+
+
+class Unwritten(nn.Module):
+    def forward(self, x):
+        raise NotImplementedError("my own words")
+
+
 class Depends(nn.Module):
     def forward(self, x):
         return x[x > 0].sum()
@@ -262,6 +272,8 @@ class Depends(nn.Module):
     ("model", "shape", "words"),
     [
         (Depends(), (2, 3), "depends on the values"),
+        (Branches(), (2, 3), "Branches .*depends on the values"),
+        (Unwritten(), (2, 3), "NotImplementedError: my own words"),
         (nn.Sequential(nn.Linear(3, 4), nn.Linear(5, 6)), (2, 3), r"1 \(Linear\) does not take"),
         (nn.Sequential(nn.Linear(3, 4)), (2, 7), r"0 \(Linear\) does not take"),
     ],

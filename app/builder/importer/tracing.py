@@ -49,6 +49,13 @@ class Frame:
     structure: Any = None
 
 
+DEPENDS = "cannot be followed: what it does depends on the values of the data, and a drawing does not"
+
+
+def _first_sentence(error: Exception) -> str:
+    return str(error).partition(". ")[0].rstrip(".")
+
+
 class Tracer(fx.Tracer):
     """Traces one model. `whole` says which modules are not entered."""
 
@@ -86,10 +93,6 @@ class Tracer(fx.Tracer):
                 return self._enter(model, "", type(model).forward, args, kwargs, None)[0]
         except TraceError:
             raise
-        except NotImplementedError as error:
-            where = self.frames[-1].path or type(model).__name__ if self.frames else type(model).__name__
-            words = "what it does depends on the values of the data, and a drawing does not"
-            raise TraceError(f"{where} cannot be followed: {words} ({str(error).partition('.')[0]})") from error
         except Exception as error:
             where = self.frames[-1].path or type(model).__name__ if self.frames else type(model).__name__
             raise TraceError(f"{where} cannot be followed: {type(error).__name__}: {error}") from error
@@ -271,8 +274,13 @@ class Tracer(fx.Tracer):
             if kind == "call_method":
                 return getattr(args[0], target)(*args[1:], **kwargs)
             return target(*args, **kwargs)
+        except NotImplementedError as error:  # a size that only values can tell; meta tensors have none
+            raise TraceError(f"{self._where()} {DEPENDS} ({_first_sentence(error)})") from error
         finally:
             self._silent -= 1
+
+    def _where(self) -> str:
+        return self.frames[-1].path or type(self.frames[-1].module).__name__
 
     def _layer(self, path: str, args: Any, kwargs: Any) -> Any:
         module = self.root.get_submodule(path)
@@ -282,7 +290,10 @@ class Tracer(fx.Tracer):
             raise TraceError(f"{path} ({type(module).__name__}) does not take what arrives: {error}") from error
 
     def to_bool(self, obj: fx.Proxy) -> bool:
-        return bool(self.values[obj.node])
+        value = self.values[obj.node]
+        if isinstance(value, torch.Tensor):
+            raise TraceError(f"{self._where()} {DEPENDS} (a branch asks a tensor)")
+        return bool(value)
 
     def iter(self, obj: Any) -> Iterator[Any]:
         return builtins.iter([obj[number] for number in range(len(self.values[obj.node]))])
