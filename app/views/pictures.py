@@ -13,10 +13,9 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
 from app import graphviz_export, inspection
-from app.builder.blocks import with_blocks
-from app.builder.catalog import catalog
 from app.document import Document
 from app.drawing import Drawing
+from app.own_layers import ops_of
 from app.project import Project
 from app.training.history import History
 from app.training.job import Job
@@ -62,7 +61,7 @@ def run_pictures(
     """Draw the network, the curves and the autograd graph of a run into a folder; returns the names of the files."""
     application()
     names = [_network(project, job, folder), _curves(history, job, folder)]
-    labels = inspection.node_labels(project.graph, with_blocks(catalog(), project.blocks))
+    labels = inspection.node_labels(project.graph, ops_of(project))
     tape = inspection.capture_batch(job, labels, weights=lambda: weights)
     from app.autograd.drawing import to_drawing
 
@@ -76,7 +75,7 @@ def _network(project: Project, job: Job, folder: Path) -> str:
     from app.builder.analysis import analyse
     from app.views.canvas.canvas import Canvas
 
-    ops = with_blocks(catalog(), project.blocks)
+    ops = ops_of(project)
     canvas = Canvas(Document(project), Selection(), ops)
     analysis = analyse(project.graph, ops)
     canvas.set_analysis(analysis)
