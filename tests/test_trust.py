@@ -127,12 +127,17 @@ def test_no_command_runs_a_file_without_being_told(
 
 
 def test_commands_run_what_they_are_told_to(
-    tape: Path, tmp_path: Path, marker: Path, capsys: pytest.CaptureFixture[str]
+    tape: Path, tmp_path: Path, marker: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from app.views.canvas.canvas import Canvas
+
+    drawn, show = [], Canvas.set_analysis
+    monkeypatch.setattr(Canvas, "set_analysis", lambda self, answer: (drawn.append(answer), show(self, answer)))
     assert main(["check", str(tape), "--trust"]) == 0
     assert marker.exists() and "0 errors" in capsys.readouterr().out
     out = tmp_path / "run"
     assert main(["train", str(tape), "--out", str(out), "--epochs", "1", "--device", "cpu", "--trust"]) == 0
+    assert [answer.errors for answer in drawn] == [()]  # the picture of the net knows the layers too
     assert (out / "my_layers.py").read_text() == (tape.parent / "my_layers.py").read_text()
     done = subprocess.run(
         [sys.executable, "train.py", "--epochs", "1", "--device", "cpu"], cwd=out, capture_output=True, text=True,
