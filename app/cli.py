@@ -79,13 +79,6 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--json", action="store_true", help="one JSON object on stdout")
     check.set_defaults(command=_check)
 
-    export = commands.add_parser("export", help="write a project's code, weights and training script")
-    export.add_argument("project", type=Path)
-    export.add_argument("--code", type=Path, help="the class as a Python file")
-    export.add_argument("--weights", type=Path, help="a state_dict, .safetensors or .pt, drawn with the project's seed")
-    export.add_argument("--script", type=Path, help="a plain script that trains it")
-    export.set_defaults(command=_export)
-
     autograd = commands.add_parser("autograd", help="the grad_fn graph of one batch as a picture or as data")
     autograd.add_argument("project", type=Path)
     autograd.add_argument("--out", type=Path, required=True, help="a file ending in " + ", ".join(PICTURES))
@@ -95,11 +88,10 @@ def _parser() -> argparse.ArgumentParser:
     autograd.add_argument("--data", type=Path, help="folder of downloaded data sets")
     autograd.set_defaults(command=_autograd)
 
-    for command in (train, check, export, autograd):
+    from app import cli_export, cli_import
+
+    for command in (train, check, cli_export.add(commands), autograd):
         command.add_argument("--trust", action="store_true", help="run the project's own files of layers, this once")
-
-    from app import cli_import
-
     cli_import.add(commands)
     doctor = commands.add_parser("doctor", help="what this machine has and lacks")
     doctor.set_defaults(command=_doctor)
@@ -124,14 +116,14 @@ def _seed(text: str) -> int:
 
 
 def _train(options: argparse.Namespace) -> int:
-    project = _with_options(_read(options), options)
-    analysis = _sound(project)
+    project = _with_options(read(options), options)
+    analysis = sound(project)
     from app import preflight
     from app.training.control import Control
 
     job = preflight.job(project, analysis, str(options.data) if options.data else None)
     folder: Path = options.out
-    with _writing(folder):
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     control = Control()
     with _interruptible(control):
@@ -139,7 +131,7 @@ def _train(options: argparse.Namespace) -> int:
     from app.training.events import Failed
 
     if control.result is not None and control.result.state_dict is not None:
-        with _writing(folder):
+        with writing(folder):
             left = _leave(folder, project, job, control.result.state_dict, history)
         if not options.json:
             print(f"{folder}: {', '.join(left)}")
@@ -149,7 +141,7 @@ def _train(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    project = _read(options)
+    project = read(options)
     analysis, problems = _analysed(project)
     errors = [problem for problem in problems if problem.severity == "error"]
     if options.json:
@@ -163,42 +155,12 @@ def _check(options: argparse.Namespace) -> int:
     return 1 if errors else 0
 
 
-def _export(options: argparse.Namespace) -> int:
-    if not (options.code or options.weights or options.script):
-        raise Refused("nothing to export; give --code FILE, --weights FILE or --script FILE")
-    weights: Path | None = options.weights
-    if weights and weights.suffix not in (".safetensors", ".pt"):
-        raise Refused(f"{weights} ends in {weights.suffix or 'nothing'}; weights are .safetensors or .pt")
-    project = _read(options)
-    analysis = _sound(project)
-    if options.code:
-        from app.export.layers import write_model
-
-        with _writing(options.code):
-            print(*write_model(analysis.source, options.code, [options.script] if options.script else []), sep="\n")
-    if options.script:
-        from app import preflight
-        from app.export.script import training_script
-
-        module = options.code.stem if options.code else "model"
-        _write_text(options.script, training_script(preflight.job(project, analysis), module))
-    if weights:
-        import torch
-
-        from app.source import make_module
-
-        torch.manual_seed(project.training.seed)
-        _save(make_module(analysis.source).state_dict(), weights)
-        print(f"{weights}: untrained weights, drawn with seed {project.training.seed}")
-    return 0
-
-
 def _autograd(options: argparse.Namespace) -> int:
     path: Path = options.out
     if path.suffix not in PICTURES:
         raise Refused(f"{path} ends in {path.suffix or 'nothing'}; it can be {', '.join(PICTURES)}")
-    project = _read(options)
-    analysis = _sound(project)
+    project = read(options)
+    analysis = sound(project)
     from app import inspection, own_layers, preflight
     from app.autograd.capture import CaptureError
     from app.autograd.tape import to_json
@@ -211,7 +173,7 @@ def _autograd(options: argparse.Namespace) -> int:
     except (CaptureError, DataError) as error:
         raise Refused(str(error), 1) from error
     if path.suffix == ".json":
-        _write_text(path, json.dumps(to_json(tape), indent=1) + "\n")
+        write_text(path, json.dumps(to_json(tape), indent=1) + "\n")
         return 0
     from app.autograd.drawing import to_drawing
     from app.autograd.grouping import group_by_layer
@@ -230,7 +192,7 @@ def _doctor(_options: argparse.Namespace) -> int:
 # -- shared steps -----------------------------------------------------------------------------------------------------
 
 
-def _read(options: argparse.Namespace) -> Project:
+def read(options: argparse.Namespace) -> Project:
     from app import own_layers
     from app.project_file import ProjectFileError, read
 
@@ -270,7 +232,7 @@ def _analysed(project: Project) -> tuple[Analysis, tuple[Problem, ...]]:
     return analysis, (*found, *preflight.problems(project, analysis)) if analysis.runnable else found
 
 
-def _sound(project: Project) -> Analysis:
+def sound(project: Project) -> Analysis:
     """The analysis of a project without errors; else every error goes to stderr and the command ends with 1."""
     from app import own_layers
 
@@ -323,8 +285,8 @@ def _leave(folder: Path, project: Project, job: Job, weights: Any, history: Any)
 
     model, *own = write_model(job.source, folder / "model.py", [folder / "train.py"])
     (folder / "train.py").write_text(training_script(job), encoding="utf-8")
-    _save(weights, folder / "weights.safetensors")
-    _save(weights, folder / "weights.pt")
+    save(weights, folder / "weights.safetensors")
+    save(weights, folder / "weights.pt")
     (folder / "metrics.csv").write_text(history.to_csv(), encoding="utf-8")
     names = [model.name, *(path.name for path in own), "train.py", "weights.safetensors", "weights.pt", "metrics.csv"]
     try:
@@ -335,7 +297,7 @@ def _leave(folder: Path, project: Project, job: Job, weights: Any, history: Any)
     return [*names, *run_pictures(project, job, weights, history, folder)]
 
 
-def _save(weights: Any, path: Path) -> None:
+def save(weights: Any, path: Path) -> None:
     from app.export.weights import WeightsError, save_pt, save_safetensors
 
     try:
@@ -353,22 +315,22 @@ def _picture(drawing: Any, path: Path) -> str:
         from app.views.pictures import offscreen_painter
 
         painter = offscreen_painter()
-    with _writing(path):
+    with writing(path):
         exported = graphviz_export.export(drawing, path, painter)
     by = "" if exported.by == "dot" else " (drawn by Tapedeck, since Graphviz's dot is not installed)"
     return f"{path}{by if path.suffix != '.dot' else ''}"
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise Refused(f"{error.filename or path} cannot be written: {error.strerror or error}") from error
 
 
-def _write_text(path: Path, text: str) -> None:
-    with _writing(path):
+def write_text(path: Path, text: str) -> None:
+    with writing(path):
         path.write_text(text, encoding="utf-8")
     print(path)
 

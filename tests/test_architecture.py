@@ -38,7 +38,8 @@ GLUE = "document settings background training_thread"
 ARROWS = {
     "main": f"cli views {GLUE} {PURE} doctor",
     "cli_import": "cli model_import own_layers project_file builder export",
-    "cli": f"cli_import views {PURE} doctor run_output",
+    "cli_export": "cli preflight export",
+    "cli": f"cli_export cli_import views {PURE} doctor run_output",
     "views": f"{GLUE} {PURE} model_import doctor",
     "model_import": "project project_file builder export",
     "run_output": "training",

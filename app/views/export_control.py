@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Exported:
-    """Where it lies, which files, and of which weights it is."""
+    """Where it lies, which files, and in words which weights were written, "" if none."""
 
     folder: Path
     names: tuple[str, ...]
@@ -33,16 +33,17 @@ class Exported:
 
 
 def write_export(choice: ExportChoice, job: Job, weights: Callable[[], Mapping[str, Any]] | None) -> Exported:
-    """Write what was chosen. Without trained `weights` they are drawn with the job's seed.
+    """Write what was chosen. `weights` gives those of a run, if there is one.
 
     Raises OSError or WeightsError; files that were written before stay.
     """
     from app.export.layers import write_model
     from app.export.script import training_script
     from app.export.weights import save_pt, save_safetensors, write_text
+    from app.export.weights_choice import weights_to_export
 
     choice.folder.mkdir(parents=True, exist_ok=True)
-    names = []
+    names, words = [], ""
     if choice.code:
         written = write_model(job.source, choice.folder / "model.py", [choice.folder / "train.py"])
         names += [path.name for path in written]
@@ -50,23 +51,16 @@ def write_export(choice: ExportChoice, job: Job, weights: Callable[[], Mapping[s
         write_text(choice.folder / "train.py", training_script(job))
         names.append("train.py")
     if choice.safetensors or choice.pt:
-        state = weights() if weights else _fresh(job)
+        chosen = weights_to_export(job.source, job.training.seed, weights)
+        words = chosen.words
         for wanted, name, save in (
             (choice.safetensors, "weights.safetensors", save_safetensors),
             (choice.pt, "weights.pt", save_pt),
         ):
             if wanted:
-                save(state, choice.folder / name)
+                save(chosen.state_dict, choice.folder / name)
                 names.append(name)
-    return Exported(choice.folder, tuple(names), "trained" if weights else f"untrained, seed {job.training.seed}")
-
-
-def _fresh(job: Job) -> Mapping[str, Any]:
-    from app.rng import borrowed
-    from app.source import make_module
-
-    with borrowed(job.training.seed):
-        return make_module(job.source).state_dict()
+    return Exported(choice.folder, tuple(names), words)
 
 
 class ExportControl(QObject):
@@ -135,7 +129,8 @@ class ExportControl(QObject):
 
     def _done(self, exported: Exported) -> None:
         self.exported.emit(exported)
-        self.said.emit(f"Saved {', '.join(exported.names)}", f"{exported.folder} · weights {exported.weights}")
+        weights = f" · weights {exported.weights}" if exported.weights else ""
+        self.said.emit(f"Saved {', '.join(exported.names)}", f"{exported.folder}{weights}")
 
     def _failed(self, failure: Failure) -> None:
         self.refused.emit("The export is not complete", str(failure.error))
