@@ -1,0 +1,189 @@
+"""Whether a drawing's code is the net that was drawn: both are run in a process that has no Tapedeck, and compared.
+
+The weights are loaded strictly, and outputs (float32 in eval; float64 in eval and in training) and the gradients of
+every parameter (float64) are held against the model's own, with the same seed. Parameters that start equal everywhere
+(zeros of a head, ones of a norm) are made different before, as a net that starts with zeros gives zeros whatever it
+does.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from app import own_layers, project_file
+from app.builder.analysis import analyse
+from app.project import Project
+
+ROOT = Path(__file__).resolve().parent.parent
+PATIENCE = 1500  # seconds for one comparison
+LIMITS = {"float32": 1e-5, "float64": 1e-10, "gradients": 1e-10, "buffers": 1e-10}
+COLUMNS = ("model", "input", "verdict", "nodes", "blocks", "lines", "import s", "code s", "float32", "float64",
+           "gradients", "buffers", "why")  # fmt: skip
+
+# Run in a clean process: no Tapedeck, only the file with the net and `maker.py`, which makes the model and its inputs.
+CHECK = '''
+import importlib.util, json, sys
+sys.modules["app"] = None
+folder = sys.argv[1]
+sys.path.insert(0, folder)
+import torch
+torch.set_num_threads(1)
+import maker
+spec = importlib.util.spec_from_file_location("net", folder + "/model.py")
+net = importlib.util.module_from_spec(spec); spec.loader.exec_module(net)
+torch.manual_seed(0)
+theirs, inputs = maker.make(), maker.inputs()
+ours = net.Net()
+ours.load_state_dict(theirs.state_dict(), strict=True)
+for name, p in theirs.named_parameters():
+    if p.is_floating_point() and p.numel() > 1 and bool((p == p.flatten()[0]).all()):
+        torch.nn.init.uniform_(p, 0.5, 1.5) if p.flatten()[0] == 1 else torch.nn.init.normal_(p, 0, 0.1)
+for module in theirs.modules():
+    if isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and module.running_mean is not None:
+        torch.nn.init.normal_(module.running_mean, 0, 0.1)
+
+def share():
+    """Load strictly what theirs holds: parameters by reference, as two sets of large ones may not fit."""
+    mine = {id(p) for p in theirs.parameters()}
+    state = theirs.state_dict(keep_vars=True)
+    ours.load_state_dict({k: v.detach() if id(v) in mine else v.clone() for k, v in state.items()}, assign=True)
+
+def leaves(value):
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        return [leaf for key in value for leaf in leaves(value[key])]
+    return [leaf for item in value for leaf in leaves(item)] if isinstance(value, (tuple, list)) else []
+
+def run(model, given, seed):
+    torch.manual_seed(seed)
+    return leaves(model(*given))
+
+def apart(a, b):
+    shapes = [[tuple(value.shape) for value in values] for values in (a, b)]
+    assert shapes[0] == shapes[1] and shapes[0], f"shapes {shapes[0]} and not {shapes[1]}"
+    for x, y in zip(a, b):
+        assert x.dtype == y.dtype and bool(torch.isfinite(y).all()), f"{x.dtype} for {y.dtype}, or no finite value"
+    found = [(x - y).abs().max() / y.abs().max().clamp_min(1e-30) if y.is_floating_point() else (x != y).any()
+             for x, y in zip(a, b) if y.numel()]
+    return max(map(float, found))
+
+def backward(values):
+    of = lambda v: torch.randn(v.shape, dtype=v.dtype, generator=torch.Generator().manual_seed(5))
+    sum((v * of(v)).sum() for v in values if v.requires_grad).backward()
+
+share()
+theirs.eval(); ours.eval()
+with torch.no_grad():
+    found = {"float32": apart(run(ours, inputs, 2), run(theirs, inputs, 2)), "float64": 0.0, "gradients": 0.0,
+             "buffers": 0.0}
+theirs.double(); ours.double(); share()
+inputs = tuple(x.double() if x.is_floating_point() else x for x in inputs)
+for mode in ("eval", "train"):
+    theirs.train(mode == "train"); ours.train(mode == "train")
+    wanted = run(theirs, inputs, 3)
+    backward(wanted)
+    other = {n: p.grad for n, p in theirs.named_parameters() if p.grad is not None}
+    scale = max(float(g.abs().max()) for g in other.values())
+    reached, hooks = {}, []
+    def compared(name):
+        def hook(p):
+            whole = max(float(other[name].abs().max()), 1e-6 * scale)
+            reached[name] = float((p.grad - other[name]).abs().max()) / whole
+            p.grad = None  # at once: two sets of large gradients may not fit
+        return hook
+    for name, p in ours.named_parameters():
+        if p.requires_grad:
+            hooks.append(p.register_post_accumulate_grad_hook(compared(name)))
+    got = run(ours, inputs, 3)
+    found["float64"] = max(found["float64"], apart(got, wanted))
+    backward(got)
+    assert set(reached) == set(other), f"gradients reach {sorted(set(reached) ^ set(other))[:3]} in one alone"
+    found["gradients"] = max(found["gradients"], max(reached.values()))
+    for hook in hooks:
+        hook.remove()
+    theirs.zero_grad()
+    one, two = dict(ours.named_buffers()), dict(theirs.named_buffers())
+    kept = theirs.state_dict().keys() & two.keys()
+    found["buffers"] = max([found["buffers"], *(float((one[n].double() - two[n].double()).abs().max()) for n in kept)])
+    del wanted, got, other
+assert all(value == value for value in found.values()), "not a number"
+print(json.dumps(found))
+'''
+
+
+def drawn_row(row: dict[str, Any], project: Project, maker: str) -> None:
+    """Fill a row with what a drawing is and how its code compares with the model that `maker` (Python) makes.
+
+    Raises whatever goes wrong; the row says how far it came.
+    """
+    project = project_file.loads(project_file.dumps(project))
+    row["nodes"] = len(project.graph.nodes) + sum(len(block.graph.nodes) for block in project.blocks.values())
+    row["blocks"] = len(project.blocks)
+    began = time.perf_counter()
+    analysis = analyse(project.graph, own_layers.ops_of(project))
+    row["code s"] = f"{time.perf_counter() - began:.2f}"
+    if analysis.errors:
+        raise ValueError(f"{analysis.errors[0].message}. {analysis.errors[0].reason}")
+    row["lines"] = analysis.source.text.count("\n")
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "model.py").write_text(analysis.source.text)
+        (Path(folder) / "maker.py").write_text(maker)
+        command = [sys.executable, "-c", CHECK, folder]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=folder)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        raise ValueError(lines[-1] if lines else f"the comparing process ended with {done.returncode}")
+    found = json.loads(done.stdout.strip().splitlines()[-1])
+    row |= {key: f"{value:.0e}" if value else "0" for key, value in found.items()}
+    bad = [key for key, limit in LIMITS.items() if found[key] > limit]
+    row["why"] = " ".join(f"{key} differ by {found[key]:.1e}" for key in bad)
+    row["verdict"] = "differs" if bad else "passes"
+
+
+class Table:
+    """A table of a Markdown file that is its own memory: rows that are there are not made again.
+
+    `head` is the text above it, with `{passed}` and `{whole}` in it.
+    """
+
+    def __init__(self, file: Path, head: str) -> None:
+        self._file, self._head = file, head
+        self.rows: dict[str, dict[str, Any]] = {}
+        self._read()
+
+    def _read(self) -> None:
+        text = self._file.read_text("utf-8") if self._file.is_file() else ""
+        lines = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("|")]
+        cells = [[cell.strip() for cell in line] for line in lines]
+        for row in cells[2:]:
+            self.rows[row[0]] = dict(zip(cells[0], row, strict=True))
+
+    def put(self, row: Mapping[str, Any], order: list[str]) -> None:
+        """Write the file with this row in it, the rows in the order of their names in `order`."""
+        self._read()  # another run may have put rows there meanwhile
+        self.rows[row["model"]] = {column: str(row.get(column, "")) for column in COLUMNS}
+        names = sorted(self.rows, key=lambda name: order.index(name) if name in order else len(order))
+        passed = sum(row["verdict"] == "passes" for row in self.rows.values())
+        head = self._head.format(passed=passed, whole=len(self.rows))
+        lines = [head, "", _line(COLUMNS), _line(["---"] * len(COLUMNS))]
+        lines += [_line([self.rows[name][column] for column in COLUMNS]) for name in names]
+        self._file.parent.mkdir(exist_ok=True)
+        self._file.write_text("\n".join(lines) + "\n", "utf-8")
+
+    def told(self, name: str) -> str:
+        """A row as a line of a terminal."""
+        row = self.rows[name]
+        numbers = " ".join(f"{row[key]:>6}" for key in COLUMNS[3:12])
+        return f"{name:34} {row['verdict']:8} {numbers}  {row['why']}"
+
+
+def _line(cells: Any) -> str:
+    return "| " + " | ".join(str(cell).replace("|", "/").replace("\n", " ") for cell in cells) + " |"
