@@ -98,6 +98,7 @@ class Hand:
 
 def shown(scene: CanvasScene) -> dict[str, object]:
     """All that there is to see, as values."""
+    scene.wiring.finish()
     nodes = {
         key: (item.face, item.geometry, item.x(), item.y(), item.rank, item.far_ring(theme.current()))
         for key, item in scene.nodes.items()

@@ -7,7 +7,7 @@ the wires are kept in bundles: an edit makes one bundle anew, and bundles out of
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from PySide6.QtCore import QRectF, Qt
@@ -71,11 +71,13 @@ class WireBundle(_Bundle["WireItem"]):
 
 
 class FarItem(QGraphicsItem):
-    """Paints nodes and wires of the scene by their state."""
+    """Paints nodes and wires of the scene by their state; `catch_up` has seen to the ways of wires first."""
 
-    def __init__(self, nodes: Mapping[str, NodeItem], wires: Mapping[Edge, WireItem]) -> None:
+    def __init__(
+        self, nodes: Mapping[str, NodeItem], wires: Mapping[Edge, WireItem], catch_up: Callable[[QRectF], None]
+    ) -> None:
         super().__init__()
-        self._all_nodes, self._all_wires = nodes, wires
+        self._all_nodes, self._all_wires, self._catch_up = nodes, wires, catch_up
         self._nodes: list[NodeBundle] = []
         self._wires: list[WireBundle] = []
         self._bundles: dict[object, NodeBundle | WireBundle] = {}
@@ -129,6 +131,7 @@ class FarItem(QGraphicsItem):
 
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
         now = theme.current()
+        self._catch_up(option.exposedRect)  # type: ignore[attr-defined]
         if not self._grouped:
             self._group()
         for bundle in (*self._nodes, *self._wires):

@@ -6,7 +6,7 @@ and a node is put down as the picture that was made of it when it last changed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -29,11 +29,17 @@ REST = 90  # milliseconds
 
 
 class WiresItem(QGraphicsItem):
-    """Paints the wires in sight, selected ones last."""
+    """Paints the wires in sight, selected ones last; `catch_up` has seen to their ways first."""
 
-    def __init__(self, wires: Mapping[Edge, WireItem], index: RectIndex[Edge], layer: QGraphicsItem) -> None:
+    def __init__(
+        self,
+        wires: Mapping[Edge, WireItem],
+        index: RectIndex[Edge],
+        layer: QGraphicsItem,
+        catch_up: Callable[[QRectF], None],
+    ) -> None:
         super().__init__(layer)
-        self._wires, self._index = wires, index
+        self._wires, self._index, self._catch_up = wires, index, catch_up
         self.setFlag(QGraphicsItem.GraphicsItemFlag.ItemUsesExtendedStyleOption)
         self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
 
@@ -42,7 +48,9 @@ class WiresItem(QGraphicsItem):
 
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        found = [self._wires[edge] for edge in self._index.inside(_exposed(option))]
+        area = _exposed(option)
+        self._catch_up(area)
+        found = [self._wires[edge] for edge in self._index.inside(area)]
         found.sort(key=_order)
         for wire in found:
             if wire.isVisible():

@@ -53,10 +53,10 @@ class CanvasScene(QGraphicsScene):
         self._near = _Layer()
         self.notes = Notes(self)
         self.bends = BendDots(self._near)
-        self.wiring = Wiring(self.nodes, self.index, self.bends, self)
+        self.wiring = Wiring(self.nodes, self.index, self.bends, self, QTimer(self))
         self.wires = self.wiring.items
-        self._far = FarItem(self.nodes, self.wires)
-        self._wires_item = WiresItem(self.wires, self.wiring.index, self._near)
+        self._far = FarItem(self.nodes, self.wires, self.wiring.catch_up)
+        self._wires_item = WiresItem(self.wires, self.wiring.index, self._near, self.wiring.catch_up)
         rest = QTimer(self)
         self._nodes_item = NodesItem(self.nodes, self.index, self.wires, self.wiring.index, self._near, rest)
         self.addItem(self._near)
@@ -86,7 +86,9 @@ class CanvasScene(QGraphicsScene):
         """A node or a wire looks different within an area: paint it anew."""
         if self._touched is not None:
             self._touched += 1
-        if self._near.isVisible() and (self._touched or 0) < MANY:
+            if self._touched > MANY:  # see `_change`
+                return
+        if self._near.isVisible():
             self._wires_item.update(area)
             self._nodes_item.update(area)
         self._far.touch(item, area)
@@ -98,9 +100,10 @@ class CanvasScene(QGraphicsScene):
         try:
             yield
         finally:
-            if self._touched >= MANY:
+            if self._touched > MANY:
                 self._wires_item.update()
                 self._nodes_item.update()
+                self._far.forget()
             self._touched = None
 
     # --- The project

@@ -15,10 +15,15 @@ K = TypeVar("K", bound=Hashable)
 
 
 class RectIndex(Generic[K]):
-    """Rectangles by key in a grid of cells, so that a question touches only what is near."""
+    """Rectangles by key in a grid of cells, so that a question touches only what is near.
+
+    What is put waits for the next question: where much moves and nobody asks, as while a layout is taken back, cells are
+    not filled in vain.
+    """
 
     def __init__(self) -> None:
         self._rects: dict[K, QRectF] = {}
+        self._waiting: set[K] = set()  # put since the last question
         self._cells: dict[tuple[int, int], set[K]] = defaultdict(set)
         self._spans: dict[K, tuple[int, int, int, int]] = {}  # of cells, see `_span`
         self._large: set[K] = set()
@@ -33,28 +38,43 @@ class RectIndex(Generic[K]):
         return len(self._rects)
 
     def put(self, key: K, rect: QRectF) -> None:
-        """Add a rectangle or move it."""
-        self._rects[key] = QRectF(rect)
-        before, span = self._spans.get(key), _span(rect)
-        if before == span:
-            return
-        if before is not None:
-            self._take_out(key, before)
-        self._spans[key] = span
-        left, top, right, bottom = span
-        if left == right and top == bottom:
-            self._cells[left, top].add(key)
-        elif _cells_in(span) > MANY_CELLS:
-            self._large.add(key)
-        else:
-            for column in range(left, right + 1):
-                for row in range(top, bottom + 1):
-                    self._cells[column, row].add(key)
+        """Add a rectangle or move it. It is the index's own from then on: the caller does not change it."""
+        self._rects[key] = rect
+        self._waiting.add(key)
 
     def remove(self, key: K) -> None:
         """Forget a rectangle; none under the key is no error."""
         if self._rects.pop(key, None) is not None:
-            self._take_out(key, self._spans.pop(key))
+            self._waiting.discard(key)
+            span = self._spans.pop(key, None)
+            if span is not None:
+                self._take_out(key, span)
+
+    def _sort_in(self) -> None:
+        """Put what waits into its cells."""
+        if 2 * len(self._waiting) > len(self._rects):  # taking out one by one would take longer
+            self._cells.clear()
+            self._spans.clear()
+            self._large.clear()
+            self._waiting = set(self._rects)
+        rects, spans, cells = self._rects, self._spans, self._cells
+        for key in self._waiting:
+            left, top, right, bottom = span = _span(rects[key])
+            before = spans.get(key)
+            if before == span:
+                continue
+            if before is not None:
+                self._take_out(key, before)
+            spans[key] = span
+            if left == right and top == bottom:
+                cells[left, top].add(key)
+            elif _cells_in(span) > MANY_CELLS:
+                self._large.add(key)
+            else:
+                for column in range(left, right + 1):
+                    for row in range(top, bottom + 1):
+                        cells[column, row].add(key)
+        self._waiting = set()
 
     def _take_out(self, key: K, span: tuple[int, int, int, int]) -> None:
         left, top, right, bottom = span
@@ -67,6 +87,8 @@ class RectIndex(Generic[K]):
 
     def inside(self, area: QRectF) -> list[K]:
         """The keys of what touches an area, in no order that means anything."""
+        if self._waiting:
+            self._sort_in()
         rects = self._rects
         left, top, right, bottom = span = _span(area)
         if _cells_in(span) > len(rects):

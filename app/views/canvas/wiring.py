@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop
+from time import perf_counter
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtCore import QPointF, QRectF, QTimer
 
 from app.builder.graph import Edge, Graph
 from app.builder.value_types import TensorType
@@ -27,10 +28,14 @@ if TYPE_CHECKING:
 
 WIDTH_LEAST, WIDTH_MORE = 1.5, 5.5
 MANY = 64  # more changed places than this, and every wire is routed anew without looking whether it must
+SLICE = 0.004  # seconds at a time for the ways of wires that nobody has looked at yet
 
 
 class Wiring:
-    """Makes, routes and labels wire items. `nodes` and `places` are the scene's.
+    """Makes, routes and labels wire items. `nodes`, `places` and `turn`, a timer, are the scene's.
+
+    Where very many nodes have moved at once, a wire gets its way when it is looked at, see `catch_up`, or when the
+    window has nothing better to do.
 
     The way of a wire that runs forward follows from the nodes alone. One that runs back keeps out of the lanes of the
     forward ones and of those that run back and come before it in the order of the edges. So the ways do not depend on
@@ -38,9 +43,18 @@ class Wiring:
     """
 
     def __init__(
-        self, nodes: Mapping[str, NodeItem], places: RectIndex[str], bends: BendDots, ground: Ground
+        self,
+        nodes: Mapping[str, NodeItem],
+        places: RectIndex[str],
+        bends: BendDots,
+        ground: Ground,
+        turn: QTimer,
     ) -> None:
         self._nodes, self._places, self._bends, self._ground = nodes, places, bends, ground
+        self._late: set[Edge] = set()  # without their ways yet: those that run forward,
+        self._late_back: set[Edge] = set()  # and those that run back
+        self._turn = turn
+        turn.timeout.connect(self._go_on)
         self.items: dict[Edge, WireItem] = {}
         self.index: RectIndex[Edge] = RectIndex()  # by what is painted of each
         self._graph = Graph()
@@ -55,6 +69,8 @@ class Wiring:
     def change(self, after: Graph) -> list[WireItem]:
         """Bring the items in line with a graph; returns the new ones. `follow` has to come after it."""
         gone, came = differing_edges(self._graph.edges, after.edges)
+        if gone or came:
+            self.finish()
         self._graph = after
         for edge in gone:
             self._remove(edge)
@@ -90,13 +106,58 @@ class Wiring:
         """Route anew the wires of moved nodes, and those near whose way something came or went (`swept`)."""
         touched = self._touched(moved, swept) - self._fresh
         self._fresh = set()
-        back = set()
+        many = len(touched) > MANY
+        if not many:
+            self.finish()
+        self._late -= touched
+        back = self._late_back - touched
         for edge in touched:
             ends = self._ends(edge)
             if runs_back(*ends) and not self._bends.points(edge):
                 back.add(edge)
+                if many:
+                    self.items[edge].set_route(unled(*ends))
+            elif many:
+                self._late.add(edge)
             else:
                 self._route(self.items[edge], ends)
+        self._late_back = back
+        if many:
+            self._turn.start(0)
+        else:
+            self._follow_back()
+
+    def catch_up(self, area: QRectF) -> None:
+        """Give the wires in sight their ways, but for those that run back, which take their turn after all others."""
+        if self._late:
+            seen = self._late.intersection(self.of(self._places.inside(area)))
+            self._late -= seen
+            for edge in seen:
+                self._route(self.items[edge])
+            self._settle_labels()
+
+    def finish(self) -> None:
+        """Give every wire its way at once."""
+        if self._turn.isActive():
+            self._turn.stop()
+            self._follow_late(math.inf)
+
+    def _go_on(self) -> None:
+        if self._follow_late(perf_counter() + SLICE):
+            self._turn.stop()
+
+    def _follow_late(self, end: float) -> bool:
+        """Go on with ways that are late until a time; tells whether all are done."""
+        while self._late:
+            self._route(self.items[self._late.pop()])
+            if perf_counter() > end:
+                return False
+        self._follow_back()
+        return True
+
+    def _follow_back(self) -> None:
+        """The ways of wires that run back, when all others have theirs."""
+        back, self._late_back = self._late_back, set()
         for edge in back - self._back:  # nobody keeps out of the lane that it had while it ran forward
             self._leave_lane(edge)
             self._back.add(edge)
@@ -137,6 +198,7 @@ class Wiring:
 
     def follow_drag(self, dragged: Iterable[str], plain: bool = False) -> None:
         """Let the wires of nodes that are being dragged follow; the others wait until they are let go."""
+        self.finish()
         for edge in set(self.of(dragged)):
             if plain:
                 self.items[edge].set_route(unled(*self._ends(edge)))
@@ -146,9 +208,10 @@ class Wiring:
     def lead(self, wires: Iterable[Edge]) -> None:
         """Route anew the wires whose bends are others."""
         found = [self.items[wire] for wire in wires if wire in self.items]
-        for item in found:
-            self._route(item)
         if found:
+            self.finish()
+            for item in found:
+                self._route(item)
             self.follow(set(), [])
 
     def _route(self, item: WireItem, ends: tuple[QPointF, QPointF] | None = None) -> None:
@@ -259,12 +322,14 @@ class Wiring:
 
     def at(self, point: QPointF) -> Edge | None:
         """The wire at a point, of several the one that is painted last."""
+        self.finish()
         near = self._shown_in(QRectF(point.x() - 1, point.y() - 1, 2, 2))
         hits = [item for item in near if item.shape().contains(point)]
         return max(hits, key=lambda item: (item.raised, item.rank)).edge if hits else None
 
     def near(self, area: QRectF) -> Edge | None:
         """The wire that runs through an area, the shortest if there are several."""
+        self.finish()
         hits = [item for item in self._shown_in(area) if item.shape().intersects(area)]
         return min(hits, key=lambda item: item.way.path.length()).edge if hits else None
 
