@@ -15,6 +15,7 @@ from app.builder.catalog import Catalog, Param
 from app.builder.expressions import Expr, computed
 from app.builder.graph import Edge, Graph, Node
 from app.builder.importer.drafting import Draft, DraftNode
+from app.builder.importer.joining import join_outside
 from app.builder.names import identifier
 from app.builder.params import COMPUTED
 from app.frozen import FrozenMap
@@ -56,6 +57,7 @@ class Merger:
 
     def merge(self, root: Draft) -> tuple[Graph, Blocks]:
         """The network's graph and its blocks, those that others use first."""
+        join_outside(root)
         inner = [draft for draft in _postorder(root) if draft is not root]
         for draft in inner:
             key = self._key(draft)
