@@ -281,14 +281,16 @@ def _interruptible(control: Control) -> Iterator[None]:
 def _leave(folder: Path, project: Project, job: Job, weights: Any, history: Any) -> list[str]:
     """Write what the run leaves; returns the names of the files."""
     from app.export.layers import write_model
-    from app.export.script import training_script
+    from app.export.script import training_script, write_start
 
     model, *own = write_model(job.source, folder / "model.py", [folder / "train.py"])
     (folder / "train.py").write_text(training_script(job), encoding="utf-8")
+    start = write_start(job, folder / "train.py")
     save(weights, folder / "weights.safetensors")
     save(weights, folder / "weights.pt")
     (folder / "metrics.csv").write_text(history.to_csv(), encoding="utf-8")
-    names = [model.name, *(path.name for path in own), "train.py", "weights.safetensors", "weights.pt", "metrics.csv"]
+    names = [model.name, *(path.name for path in own), "train.py", *(path.name for path in start)]
+    names += ["weights.safetensors", "weights.pt", "metrics.csv"]
     try:
         from app.views.pictures import run_pictures
     except ImportError as error:

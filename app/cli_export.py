@@ -14,7 +14,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
     )
     parser.add_argument("project", type=Path)
     parser.add_argument("--code", type=Path, help="the class as a Python file")
-    parser.add_argument("--weights", type=Path, help="a state_dict, .safetensors or .pt, drawn with the project's seed")
+    parser.add_argument("--weights", type=Path, help="a state_dict, .safetensors or .pt: what a run begins with")
     parser.add_argument("--script", type=Path, help="a plain script that trains it")
     parser.set_defaults(command=run)
     return parser
@@ -38,14 +38,16 @@ def run(options: argparse.Namespace) -> int:
             print(*write_model(analysis.source, options.code, [options.script] if options.script else []), sep="\n")
     if options.script:
         from app import preflight
-        from app.export.script import training_script
+        from app.export.script import training_script, write_start
 
         module = options.code.stem if options.code else "model"
-        cli.write_text(options.script, training_script(preflight.job(project, analysis), module))
+        job = preflight.job(project, analysis)
+        cli.write_text(options.script, training_script(job, module, options.script.name))
+        print(*write_start(job, options.script), sep="\n", end="\n" if job.training.start else "")
     if weights:
         from app.export.weights_choice import weights_to_export
 
-        chosen = weights_to_export(analysis.source, project.training.seed)
+        chosen = weights_to_export(analysis.source, project.training.seed, start=project.training.start)
         cli.save(chosen.state_dict, weights)
         print(f"{weights}: weights {chosen.words}")
     return 0

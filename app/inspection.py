@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from app.builder.catalog import Catalog
@@ -37,12 +37,16 @@ def capture_batch(
 ) -> Tape:
     """One forward on the first `batch` training samples of the job's data, and the graph below its loss.
 
-    `weights` gives a state_dict; without it weights are drawn with the job's seed. Raises CaptureError, DataError.
+    `weights` gives a state_dict; without it they are those that a run begins with. Raises CaptureError, DataError, and
+    StartError for start weights that cannot be used.
     """
     from app.autograd.capture import capture_source
     from app.data.sources import SOURCES
     from app.training.metrics import make_targets
+    from app.training.start import initial_weights
 
+    if weights is None and job.training.start is not None:
+        weights = partial(initial_weights, job.source, job.training.seed, job.training.start)
     inputs, ids = _dataset(job.data, job.data_root).batch(batch)
     targets = make_targets(job.training.loss.name, ids, len(SOURCES[job.data.source].classes))
     return capture_source(

@@ -19,6 +19,7 @@ from app.data.counts import training_count
 from app.data.sources import SOURCES, SourceSpec
 from app.frozen import FrozenMap
 from app.project import Project
+from app.start_weights import problems as start_problems
 from app.training.choices import LOSSES, OPTIMIZERS
 from app.training.job import Job
 
@@ -27,7 +28,10 @@ if TYPE_CHECKING:
 
 
 def problems(project: Project, analysis: Analysis) -> tuple[Problem, ...]:
-    """What stands between a net that is sound in itself and a run on the project's data. Imports no torch."""
+    """What stands between a net that is sound in itself and a run on the project's data.
+
+    Imports no torch, but where there are start weights to hold against the net.
+    """
     source = SOURCES.get(project.data.source)
     if source is None:
         known = ", ".join(SOURCES)
@@ -39,6 +43,7 @@ def problems(project: Project, analysis: Analysis) -> tuple[Problem, ...]:
         *_outputs(project.graph, analysis, source),
         *_learning(project.graph, analysis),
         *_training(project, analysis),
+        *(start_problems(project.training.start, analysis.source) if analysis.runnable else ()),
     )
 
 

@@ -31,7 +31,8 @@ from app.sheet_file import (
     sheet_parts,
     sheet_record,
 )
-from app.training.config import Choice, TrainingConfig
+from app.training.config import Choice, StartWeights, TrainingConfig
+from app.weights_files import weights_beside
 
 VERSION = 2
 LARGEST_FILE = 64 * 2**20
@@ -57,6 +58,13 @@ class _ChoiceRecord(msgspec.Struct, forbid_unknown_fields=True):
     params: dict[str, Any] = {}
 
 
+class _StartRecord(msgspec.Struct, forbid_unknown_fields=True):
+    file: Annotated[str, msgspec.Meta(pattern=r"\.safetensors$", max_length=4096)]
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    keys: list[Text] = []
+    name: Text = ""
+
+
 class _TrainingRecord(msgspec.Struct, forbid_unknown_fields=True):
     optimizer: _ChoiceRecord
     loss: _ChoiceRecord
@@ -64,6 +72,7 @@ class _TrainingRecord(msgspec.Struct, forbid_unknown_fields=True):
     batch_size: Count = 64
     seed: Seed = 0
     device: Text = "auto"
+    start: _StartRecord | None = None
 
 
 class _ProjectRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -95,11 +104,14 @@ def read(path: Path) -> Project:
 def write(project: Project, path: Path) -> None:
     """Write the file whole or not at all: a temporary file beside it, synced, put in its place.
 
-    Raises OSError, and ProjectFileError for a project that could not be opened again.
+    Start weights that lie elsewhere are copied beside it first. Raises OSError, and ProjectFileError for a project that
+    could not be opened again.
     """
+    path = Path(os.path.realpath(path))  # a link goes on pointing at what it points at
+    if project.training.start is not None:
+        project = with_start(project, weights_beside(project.training.start, path))
     data = dumps(_loosened(project, path.parent))
     loads(data)
-    path = Path(os.path.realpath(path))  # a link goes on pointing at what it points at
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".tapedeck-")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -115,14 +127,24 @@ def write(project: Project, path: Path) -> None:
 
 
 def _anchored(project: Project, folder: Path) -> Project:
-    """The project with the whole paths of its files of layers."""
+    """The project with the whole paths of its files of layers, and of that with its start weights."""
     files = tuple(os.path.abspath(folder / name) if name else name for name in project.layer_files)
-    return replace(project, layer_files=files) if files != project.layer_files else project
+    project = replace(project, layer_files=files) if files != project.layer_files else project
+    start = project.training.start
+    return with_start(project, replace(start, path=os.path.abspath(folder / start.path))) if start else project
+
+
+def with_start(project: Project, start: StartWeights | None) -> Project:
+    """The project with other start weights, None for random ones."""
+    return replace(project, training=replace(project.training, start=start))
 
 
 def _loosened(project: Project, folder: Path) -> Project:
     """The project with paths beside its own file, for files of layers in its folder or in one next to it, so that both
-    can be moved together."""
+    can be moved together. Its start weights are called by their name where they lie in its folder."""
+    start = project.training.start
+    if start is not None:
+        project = with_start(project, replace(start, path=_beside(start.path, folder)))
     return replace(project, layer_files=tuple(_beside(name, folder) for name in project.layer_files))
 
 
@@ -190,6 +212,7 @@ def dumps(project: Project) -> bytes:
             "device": project.training.device,
             "optimizer": _choice_record(project.training.optimizer),
             "loss": _choice_record(project.training.loss),
+            **({"start": _start_record(project.training.start)} if project.training.start else {}),
         },
         "notes": project.notes,
     }
@@ -213,6 +236,15 @@ def _choice_record(choice: Choice) -> dict[str, Any]:
     return {"name": choice.name, "params": encoded(choice.params)}
 
 
+def _start_record(start: StartWeights) -> dict[str, Any]:
+    told: dict[str, Any] = {"file": start.path, "sha256": start.sha256}
+    return told | ({"keys": list(start.keys)} if start.keys else {}) | ({"name": start.name} if start.name else {})
+
+
+def _start(record: _StartRecord | None) -> StartWeights | None:
+    return StartWeights(record.file, record.sha256, tuple(record.keys), record.name) if record else None
+
+
 def _project(record: _ProjectRecord) -> Project:
     blocks, ops = blocks_from(record.blocks, catalog())
     graph = graph_from(record.graph, ops)
@@ -230,6 +262,7 @@ def _project(record: _ProjectRecord) -> Project:
             device=record.training.device,
             optimizer=_choice(record.training.optimizer, "$.training.optimizer"),
             loss=_choice(record.training.loss, "$.training.loss"),
+            start=_start(record.training.start),
         ),
         notes=record.notes,
     )

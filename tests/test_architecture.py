@@ -28,7 +28,7 @@ LEAVES = "frozen source layer_files rng resources torchvision_import"
 # Values and pure functions over them.
 PURE = """
     project project_file sheet_file library trust own_layers preflight inspection examples builder data training
-    telemetry autograd export drawing layout graphviz_export
+    telemetry autograd export drawing layout graphviz_export state_dicts start_weights weights_files
 """
 
 # The only mutable truth, and what runs beside the window's thread.
@@ -49,10 +49,13 @@ ARROWS = {
     "settings": "data.sources",  # the default of the data folder is stated there
     "doctor": "data system_packages",
     "system_packages": "",
-    "preflight": "project builder data training",  # whether net, data and loss fit, before a run
+    "state_dicts": "export training.start",  # what a file holds against what a net has
+    "weights_files": "training.config training.start",  # where start weights lie: a store, then beside the project
+    "start_weights": "state_dicts weights_files project project_file builder.problems export training",
+    "preflight": "project builder data training start_weights",  # whether net, data and loss fit, before a run
     "inspection": "builder data training autograd",  # one batch of the data through the net, for the tape
     "examples": "project project_file preflight builder data.sources",  # what is said of an example before it is opened
-    "project_file": "project sheet_file builder data.config training.config",
+    "project_file": "project sheet_file builder data.config training.config weights_files",
     "sheet_file": "builder",
     "library": "project project_file builder",  # blocks that a person keeps are project files
     "trust": "",  # hashes that a person said may run

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import inspect
 import keyword
+from pathlib import Path
 from string import Template
 
 from app.data.sources import DIGITS, MNIST, SOURCES
+from app.export.weights import save_pt
 from app.training.choices import CLASS_IDS, LOSSES, loss_call, optimizer_call
 from app.training.job import Job, JobError, check_numbers
+from app.training.start import tensors
 
 _SCRIPT = Template('''\
 """Train the net of $module.py on $label.
@@ -22,7 +25,7 @@ _SCRIPT = Template('''\
     python train.py --json      a JSON line a step and an epoch, losses in full precision
 
 Plain PyTorch; it needs $needs. Weights go to trained/weights.pt, or to the folder of --out.
-On the CPU, the same seed, the same torch and the same number of threads give the same losses, bit for bit.
+On the CPU, the same seed, the same torch and the same number of threads give the same losses, bit for bit.$start_words
 """
 
 import argparse
@@ -87,14 +90,14 @@ def main() -> None:
     parser.add_argument("--device", default=DEVICE, help="auto, cpu, cuda:0, mps ...")
     parser.add_argument("--seed", type=int, default=SEED, help="of the weights, the shuffling and the dropout")
     parser.add_argument("--json", action="store_true", help="print a JSON line for every step and epoch")
-    parser.add_argument("--out", type=Path, default=Path("trained"), help="folder for the weights")$data_option
+    parser.add_argument("--out", type=Path, default=Path("trained"), help="folder for the weights")$options
     args = parser.parse_args()
 
     device = pick_device(args.device)
     images, labels, val_images, val_labels = (tensor.to(device) for tensor in load_data($load_values))
 
     torch.manual_seed(args.seed)
-    model = $class_name().to(device)
+    model = $class_name()$put
     loss_function = $loss.to(device)
     optimizer = $optimizer
     shuffle = torch.Generator().manual_seed(args.seed)
@@ -158,9 +161,27 @@ _LOAD_MNIST = """\
     return *read_mnist(folder, "train"), *read_mnist(folder, "t10k")"""
 
 
-def training_script(job: Job, model_module_name: str = "model") -> str:
+def start_file(script: Path) -> Path:
+    """Where the start weights of a script lie: beside it."""
+    return script.with_name(f"{script.stem}_start.pt")
+
+
+def write_start(job: Job, script: Path) -> list[Path]:
+    """Write the start weights of a run beside its script; returns the file, none if it starts from random weights.
+
+    Raises StartError, WeightsError.
+    """
+    if job.training.start is None:
+        return []
+    path = start_file(script)
+    save_pt(tensors(job.training.start), path)
+    return [path]
+
+
+def training_script(job: Job, model_module_name: str = "model", script: str = "train.py") -> str:
     """The text of `train.py` for `job`, whose net is the class of `<model_module_name>.py` beside it.
 
+    `script` is the name that it will have; its start weights are read from a file of that name, see `write_start`.
     Imports torch (the signatures of the loss and the optimizer are read off it). Raises JobError or ChoiceError.
     """
     check_numbers(job)
@@ -170,9 +191,14 @@ def training_script(job: Job, model_module_name: str = "model") -> str:
     training = job.training
     spec = SOURCES[job.data.source]
     classes = len(spec.classes)
+    words, option, put = _start_parts(training.start is not None, start_file(Path(script)).name)
+    data = _data_parts(job)
     ids = LOSSES.get(training.loss.name) == CLASS_IDS
     return _SCRIPT.substitute(
-        _data_parts(job),
+        data,
+        start_words=words,
+        put=put,
+        options=data["data_option"] + option,
         module=model_module_name,
         class_name=job.source.class_name,
         label=spec.label,
@@ -186,6 +212,22 @@ def training_script(job: Job, model_module_name: str = "model") -> str:
         loss=loss_call(training.loss),
         optimizer=optimizer_call(training.optimizer),
     )
+
+
+def _start_parts(starts: bool, file: str) -> tuple[str, str, str]:
+    """What a script with start weights has more: words, an option for their file, and where they are put in."""
+    if not starts:
+        return "", "", ".to(device)"
+    put = """
+    start = torch.load(args.start, map_location="cpu", weights_only=True)
+    model.load_state_dict({**model.state_dict(), **start})  # what is not among them stays as it was drawn
+    model.to(device)"""
+    option = (
+        f'parser.add_argument("--start", type=Path, default=Path(__file__).with_name({_quoted(file)}),'
+        ' help="the weights to start from")'
+    )
+    words = "\nIt starts from the weights in the file of --start, which lies beside it."
+    return words, f"\n    {option}", put
 
 
 def _data_parts(job: Job) -> dict[str, str]:

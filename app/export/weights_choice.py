@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from app.rng import borrowed
-from app.source import Source, make_module
+from app.source import Source
+from app.training.start import header, initial_weights
 
 if TYPE_CHECKING:
     from app.export.weights import StateDict
+    from app.training.config import StartWeights
 
 
 @dataclass(frozen=True)
@@ -21,12 +22,24 @@ class ExportWeights:
     words: str
 
 
-def weights_to_export(source: Source, seed: int, trained: Callable[[], StateDict] | None = None) -> ExportWeights:
-    """The weights that go with the code of `source`: those of a run if there is one, else new ones drawn with `seed`.
+def weights_to_export(
+    source: Source,
+    seed: int,
+    trained: Callable[[], StateDict] | None = None,
+    start: StartWeights | None = None,
+) -> ExportWeights:
+    """The weights that go with the code of `source`: those of a run if there is one, else those that one begins with.
 
-    `trained` gives those of the run; it is called on the thread that exports.
+    `trained` gives those of the run; it is called on the thread that exports. Raises StartError.
     """
     if trained is not None:
         return ExportWeights(trained(), "trained")
-    with borrowed(seed):
-        return ExportWeights(make_module(source).state_dict(), f"untrained, drawn with seed {seed}")
+    return ExportWeights(initial_weights(source, seed, start), untrained_words(seed, start))
+
+
+def untrained_words(seed: int, start: StartWeights | None) -> str:
+    """Where weights come from that no run has changed."""
+    if start is None:
+        return f"untrained, drawn with seed {seed}"
+    name = start.name or "the start weights"
+    return f"untrained, {len(header(start)):,} tensors of {name}, the rest drawn with seed {seed}"

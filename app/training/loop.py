@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from app.data.sources import load
 from app.rng import GENERATOR
-from app.source import make_module
 from app.telemetry import memory
 from app.telemetry.gradients import GradientSampler
 from app.training.choices import make_loss, make_optimizer
@@ -36,6 +35,7 @@ from app.training.finite import not_finite
 from app.training.job import Job, check_input, check_numbers
 from app.training.live import Live
 from app.training.metrics import check_output, make_targets
+from app.training.start import initial_module
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -117,7 +117,7 @@ class _Run:
         data = load(self.job.data, self.job.data_root).to(device)
         with GENERATOR:
             torch.manual_seed(training.seed)
-            model = make_module(self.job.source).to(device)
+            model = initial_module(self.job.source, training.start).to(device)
             # Taken along, so that whatever ran between two steps is not noticed.
             loss = make_loss(training.loss).to(device)
             optimizer = make_optimizer(training.optimizer, model.parameters())

@@ -38,7 +38,7 @@ def write_export(choice: ExportChoice, job: Job, weights: Callable[[], Mapping[s
     Raises OSError or WeightsError; files that were written before stay.
     """
     from app.export.layers import write_model
-    from app.export.script import training_script
+    from app.export.script import training_script, write_start
     from app.export.weights import save_pt, save_safetensors, write_text
     from app.export.weights_choice import weights_to_export
 
@@ -49,9 +49,9 @@ def write_export(choice: ExportChoice, job: Job, weights: Callable[[], Mapping[s
         names += [path.name for path in written]
     if choice.script:
         write_text(choice.folder / "train.py", training_script(job))
-        names.append("train.py")
+        names += ["train.py", *(path.name for path in write_start(job, choice.folder / "train.py"))]
     if choice.safetensors or choice.pt:
-        chosen = weights_to_export(job.source, job.training.seed, weights)
+        chosen = weights_to_export(job.source, job.training.seed, weights, job.training.start)
         words = chosen.words
         for wanted, name, save in (
             (choice.safetensors, "weights.safetensors", save_safetensors),

@@ -1,0 +1,89 @@
+"""Start weights of a project: put there from a state_dict, and what the net has against them once it is edited."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app import state_dicts, weights_files
+from app.builder.problems import Cure, Problem, SetTraining
+from app.export.weights import save_safetensors
+from app.project import Project
+from app.project_file import with_start
+from app.source import Source
+from app.state_dicts import Diff, StateDict
+from app.training.config import StartWeights
+from app.training.start import StartError, header, is_unchanged, misfit_words, misfits
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+LARGEST_HASHED = 256 * 2**20  # of a file that is read whole each time it changes; larger ones are when a run begins
+
+
+def chosen(state: StateDict, found: Diff, keys: Iterable[str] | None = None) -> StartWeights:
+    """Keep what is taken of a file, under the net's own keys. Raises WeightsError, OSError."""
+    return kept(state_dicts.taken(state, found, keys), state.path.name)
+
+
+def kept(tensors: Mapping[str, Tensor], name: str) -> StartWeights:
+    """Keep tensors whose keys are the net's. Raises WeightsError, OSError."""
+    return weights_files.keep(lambda path: save_safetensors(tensors, path), name)
+
+
+def brought(project: Project, source: Source, write: Callable[[Path], None], name: str) -> tuple[Project, list[str]]:
+    """The project that starts from the weights in the file that `write` makes, and which of them the net has not."""
+    start = weights_files.keep(write, name)
+    held = header(start)
+    wrong = misfits(held, state_dicts.net_infos(source))
+    if wrong:
+        fitting = tuple(key for key in held if key not in wrong)
+        start = replace(start, keys=fitting)
+        if not fitting:
+            return project, list(wrong)
+    return with_start(project, start), list(wrong)
+
+
+def problems(start: StartWeights | None, source: Source) -> tuple[Problem, ...]:
+    """What stands between start weights and a run: a file that is gone or changed, keys that do not fit any more."""
+    if start is None:
+        return ()
+    try:
+        wrong = misfits(header(start), state_dicts.net_infos(source))
+        size = Path(start.path).stat().st_size
+        if size <= LARGEST_HASHED and not is_unchanged(start):
+            raise StartError(f"{start.path} was changed since its weights were loaded.")
+    except (StartError, OSError) as error:
+        reason = str(error).partition(" Load the weights again")[0]
+        return (Problem("error", None, "The start weights cannot be used", reason, cures=(_without(),)),)
+    return (_unfit(start, source, wrong),) if wrong else ()
+
+
+def _unfit(start: StartWeights, source: Source, wrong: Mapping[str, str]) -> Problem:
+    fitting = tuple(key for key in header(start) if key not in wrong)
+    cures = [_without()]
+    if fitting:
+        text = f"Take the other {len(fitting):,}" if len(fitting) > 1 else "Take the other one"
+        cures.insert(0, Cure(text, (SetTraining("", "start", replace(start, keys=fitting)),)))
+    many = "A start weight does" if len(wrong) == 1 else f"{len(wrong):,} start weights do"
+    reason = f"{misfit_words(start, wrong)} What is not taken is drawn with the seed."
+    return Problem("error", node_of(next(iter(wrong)), source), f"{many} not fit the net", reason, cures=tuple(cures))
+
+
+def _without() -> Cure:
+    return Cure("Start from random weights", (SetTraining("", "start", None),))
+
+
+def node_of(key: str, source: Source) -> str | None:
+    """The node of the drawing that a key of the state_dict belongs to."""
+    found = {path: node for node, path in source.modules.items() if key == path or key.startswith(f"{path}.")}
+    return found[max(found, key=len)] if found else None
+
+
+@lru_cache(maxsize=8)
+def counted(start: StartWeights, source: Source) -> tuple[int, int]:
+    """How many of the net's tensors start from the file, and how many the net has. Raises StartError."""
+    return len(header(start)), len(state_dicts.net_infos(source))

@@ -1,0 +1,85 @@
+"""The files with start weights: kept under their hash until the project is saved, then beside it.
+
+A file is never written over by one with other content, so undo finds what it goes back to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from app.training.config import StartWeights
+from app.training.start import sha256_of
+
+KEPT = 30 * 24 * 3600.0  # seconds that a file which no project took along is kept
+
+
+def store() -> Path:
+    """Where weights lie that were loaded into a project and not saved with it yet."""
+    if sys.platform == "win32":
+        home = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    else:
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "Tapedeck" / "weights"
+
+
+def keep(write: Callable[[Path], None], name: str, folder: Path | None = None) -> StartWeights:
+    """Let `write` fill a `.safetensors` file, and put it into the store under its hash. Raises what `write` raises."""
+    folder = folder or store()
+    folder.mkdir(parents=True, exist_ok=True)
+    _prune(folder)
+    handle, made = tempfile.mkstemp(dir=folder, prefix=".making-", suffix=".safetensors")
+    os.close(handle)
+    try:
+        write(Path(made))
+        sha256 = sha256_of(made)
+        path = folder / f"{sha256[:24]}.safetensors"
+        os.replace(made, path)
+    finally:
+        Path(made).unlink(missing_ok=True)
+    return StartWeights(str(path), sha256, (), name)
+
+
+def _prune(folder: Path) -> None:
+    """Away with what lies there for long: every project that was saved has its own."""
+    with contextlib.suppress(OSError):
+        for path in folder.glob("*.safetensors"):
+            if time.time() - path.stat().st_mtime > KEPT:
+                path.unlink()
+
+
+def weights_beside(start: StartWeights, project: Path) -> StartWeights:
+    """The start weights in a file in the project's folder, which is made if they lie elsewhere. Raises OSError.
+
+    A file that is not there any more stays the one that is named: the project is saved all the same.
+    """
+    path = Path(start.path)
+    if path.parent.resolve() == project.parent.resolve() or not path.is_file():
+        return start
+    for name in (f"{project.stem}.safetensors", f"{project.stem}-{start.sha256[:8]}.safetensors"):
+        target = project.parent / name
+        if not target.exists():
+            _copy(path, target)
+            return replace(start, path=str(target))
+        if target.stat().st_size == path.stat().st_size and sha256_of(target) == start.sha256:
+            return replace(start, path=str(target))
+    raise OSError(f"{target} is there and holds other weights; move it away, or save under another name")
+
+
+def _copy(path: Path, target: Path) -> None:
+    """Whole or not at all."""
+    handle, made = tempfile.mkstemp(dir=target.parent, prefix=".tapedeck-", suffix=".safetensors")
+    os.close(handle)
+    try:
+        shutil.copyfile(path, made)
+        os.chmod(made, 0o644)
+        os.replace(made, target)
+    finally:
+        Path(made).unlink(missing_ok=True)
