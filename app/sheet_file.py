@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Protocol
@@ -12,6 +13,7 @@ import msgspec
 from app.builder import literals
 from app.builder.blocks import Block, Blocks, contained, with_blocks
 from app.builder.catalog import Catalog, Param
+from app.builder.expressions import expressions
 from app.builder.graph import Edge, Graph, Init, Node
 from app.builder.inits import check_inits
 from app.builder.params import COMPUTED, ParamError, check_node, check_param
@@ -30,7 +32,10 @@ Index = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
 
 
 class ProjectFileError(ValueError):
-    """A file that is not a project; the text names the place and the cure."""
+    """A file that is not a project; the text names the place and the cure, and of words without end their beginning."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(re.sub(r"(\S{160})\S{40,}", r"\1...", text))
 
 
 class InitRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -226,6 +231,8 @@ def _block_param(record: ParamRecord, place: str) -> Param:
     try:
         value = literals.decode(record.default)
         check_param(param, value)
+        if any(expressions(value)):
+            raise ParamError(f"the default of {param.name:.60} is a value, not an expression")
     except (literals.BadLiteral, ParamError) as error:
         raise ProjectFileError(f"{error} - at `{place}.default`") from error
     return replace(param, default=value)

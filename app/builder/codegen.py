@@ -12,12 +12,14 @@ from typing import Any
 from app.builder import custom
 from app.builder.class_args import OWNING, BlockClass, block_classes
 from app.builder.class_code import ClassWriter
+from app.builder.expressions import expressions
 from app.builder.graph import Graph
 from app.builder.literals import DType
 from app.builder.made_code import Owner
 from app.builder.names import reserved_variables
 from app.builder.plan import Plan, Step
 from app.builder.shapes import Inside, StepResult
+from app.builder.whole_net import whole_net
 from app.frozen import FrozenMap
 from app.source import ClassText, InputSpec, Source
 
@@ -123,7 +125,8 @@ def _imports(classes: Iterable[BlockClass]) -> list[str]:
         lines.append("import torch")
     if any(key.startswith("F.") for key in keys):
         lines.append("import torch.nn.functional as F")
-    lines.append("from torch import nn")
+    if not all(one.block is None and whole_net(one.steps) for one in classes):
+        lines.append("from torch import nn")
     if any(key.startswith("ops.") for key in keys):
         lines.append("from torchvision import ops")
     return lines
@@ -140,4 +143,6 @@ def _input_spec(net: ClassWriter, step: Step) -> InputSpec:
     resolved = net.results[step.id].resolved
     dtype = resolved.get("dtype", step.spec.params[1].default)
     low, high = resolved.get("low"), resolved.get("high")
-    return InputSpec(net.inputs[step.id], tuple(resolved.get("shape", ())), dtype.name, low, high)
+    shape = resolved.get("shape", ())
+    sizes = shape if isinstance(shape, tuple) and not any(expressions(shape)) else ()  # no file has to keep to that
+    return InputSpec(net.inputs[step.id], sizes, dtype.name, low, high)
