@@ -39,7 +39,8 @@ HERE = Path(__file__).resolve().parent
 OPS = catalog()
 PEER = ["NodeGraphQt==0.6.44", f"PySide6-Essentials=={pyside}", "setuptools<80"]  # setuptools for its distutils
 ROUNDS = 3
-REST = 400  # milliseconds
+REST = 400  # milliseconds until all that stands still is sharp
+PAUSE = 50  # milliseconds between two edits, in which a window paints what it has put off; nobody edits faster
 PATIENCE = 4.0  # seconds of a round for frames that may take half a second each
 NODE, LATER = "n101", "n103"  # the middle layer, and the next whose parameters follow from it
 
@@ -63,6 +64,12 @@ def until(condition: Callable[[], bool]) -> None:
     timer.start(1)
     if not condition():
         loop.exec()
+
+
+def pause(milliseconds: int) -> None:
+    loop = QEventLoop()
+    QTimer.singleShot(milliseconds, loop.quit)
+    loop.exec()
 
 
 class Painted(QObject):
@@ -110,6 +117,7 @@ def shapes(window: MainWindow, painted: Painted, count: int) -> list[float]:
         taken.append(1000 * (time.perf_counter() - began))
         assert window.canvas.scene.nodes[LATER].face.line.startswith(f"Conv2d {9 + i}→")
         until(lambda: window.live.up_to_date)
+        pause(PAUSE)
     return taken
 
 
@@ -132,6 +140,7 @@ def undos(window: MainWindow) -> list[float]:
     for step in steps * 5:
         window.document.apply("Edit", step(project))
         until(lambda: window.live.up_to_date)
+        pause(PAUSE)
         began = time.perf_counter()
         window.document.undo_stack.undo()
         window.canvas.view.viewport().repaint()
@@ -157,9 +166,7 @@ def show(window: MainWindow, view: float | str) -> None:
     if view != "all":
         window.canvas.view.zoom_to(float(view))
     window.canvas.view.viewport().repaint()
-    loop = QEventLoop()
-    QTimer.singleShot(REST, loop.quit)
-    loop.exec()
+    pause(REST)
 
 
 def frames(window: MainWindow, move: str, count: int) -> list[float]:
