@@ -11,7 +11,7 @@ import own_layers_nets as own
 import pytest
 
 from app import layer_files, own_layers, project_file
-from app.export.certify import certify, reference
+from app.export.certify import Files, certify
 from app.export.layers import write_model
 from app.layer_files import LayerFile
 from app.main import main
@@ -183,9 +183,9 @@ def test_an_exported_net_gives_the_same_numbers_in_a_clean_process(tape: Path, t
     out.mkdir()
     model, *layers = write_model(source, out / "model.py")
     torch.save(state, out / "weights.pt")
-    certificate = certify(model, out / "weights.pt", reference(source, state), layers=layers)
+    certificate = certify(source, state, Files(model, out / "weights.pt", tuple(layers)))
     assert certificate.passed, certificate.message
-    assert not certify(model, out / "weights.pt", reference(source, state)).passed
+    assert not certify(source, state, Files(model, out / "weights.pt")).passed
 
 
 def test_an_export_leaves_the_file_at_its_home_alone(tape: Path, tmp_path: Path) -> None:

@@ -1,198 +1,214 @@
-"""Proof that what was exported is what was trained: a clean process runs it and compares the outputs, bit for bit."""
+"""Proof that what was exported is the net of the program: a clean process runs it, and both are compared.
+
+Outputs in eval mode have to be the same bit for bit. Then both nets are made double, and the outputs, the gradients of
+a loss and the buffers after the step are compared in eval and in train mode, with the same seed.
+"""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+import platform
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from app.rng import borrowed
-from app.source import Source, make_module, random_inputs
+import torch
+
+from app.export import clean_process, measure
+from app.export.certificate import Certificate, Check, write_certificate
+from app.export.clean_process import PATIENCE, Cancelled, Tell, never, silent
+from app.export.layers import write_model
+from app.export.live import Live, Measurement, NotRunning, Stage
+from app.export.weights import save_safetensors
+from app.frozen import FrozenMap
+from app.source import Source
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from app.export.weights import StateDict
 
-# Runs with `python -I`: no folder of ours on the path, no environment variables, no user packages. `app` is barred
-# even where it is installed.
-_CHILD = """\
-import importlib.util, json, os, sys
-sys.modules["app"] = None
-import torch
-
-model_py, class_name, weights, tensors, threads, seed, *layers = sys.argv[1:]
-
-
-def flat(value):
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = value.values()
-    return [tensor for item in value for tensor in flat(item)]
-
-
-def bits(tensor):
-    return tensor.contiguous().reshape(-1).view(torch.uint8)
-
-
-def equal(a, b):
-    return a.shape == b.shape and a.dtype == b.dtype and torch.equal(bits(a), bits(b))
-
-
-def difference(a, b):
-    if equal(a, b):
-        return 0.0
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return None
-    return (a.double() - b.double()).abs().max().item()
-
-
-def imported(name, path):
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-torch.set_num_threads(int(threads))
-for path in layers:
-    imported(os.path.splitext(os.path.basename(path))[0], path)
-net = getattr(imported("model", model_py), class_name)()
-if weights.endswith(".safetensors"):
-    from safetensors.torch import load_file
-    state = load_file(weights)
-else:
-    state = torch.load(weights, map_location="cpu", weights_only=True)
-net.load_state_dict(state, strict=True)
-net.eval()
-saved = torch.load(tensors, weights_only=True)
-torch.manual_seed(int(seed))
-with torch.inference_mode():
-    outputs = flat(net(*saved["inputs"]))
-expected = saved["outputs"]
-same = len(outputs) == len(expected)
-pairs = list(zip(outputs, expected)) if same else []
-print(json.dumps({
-    "torch": torch.__version__,
-    "shapes": [list(o.shape) for o in outputs],
-    "equal": same and all(equal(a, b) for a, b in pairs),
-    "differences": [difference(a, b) for a, b in pairs],
-}))
-"""
+# What may be lost between two runs of the same text: rounding, where threads add in another order.
+ALLOWED = {"float64": 1e-10, "float32": 1e-5}
+ALLOWED_ELSE = 1e-2  # half and bfloat16
+SLOWER = 10  # how many times the seconds of the net here the clean process may take
 
 
 @dataclass(frozen=True)
-class Certificate:
-    """Whether the exported files gave the same outputs, bit for bit.
+class Files:
+    """The exported files: the class, the weights (`.pt` or `.safetensors`), and the files that the class imports."""
 
-    `max_difference` is the largest absolute difference of any number, None where nothing could be compared.
-    `message` is one sentence for the person; `details` what the other process wrote, for a traceback.
-    """
-
-    passed: bool
-    max_difference: float | None
-    message: str
-    details: str = ""
-    torch_version: str = ""
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True)
-class Reference:
-    """Inputs and the outputs that the net of the app gives for them in eval mode, on the CPU."""
-
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
-    seed: int = 0
-
-
-def reference(
-    source: Source, state_dict: StateDict, inputs: Sequence[Tensor] | None = None, *, seed: int = 0, batch: int = 4
-) -> Reference:
-    """What the net of `source` gives for `inputs`, or for `batch` random samples drawn by `seed`.
-
-    Random samples lie in the range that the input states; without one those of whole numbers are all 0 or 1, which
-    every embedding has. The generators of a run under way are put back.
-    """
-    import torch
-
-    with borrowed(seed):
-        model = make_module(source)
-        model.load_state_dict(dict(state_dict), strict=True)
-        model.eval()
-        chosen = tuple(inputs) if inputs is not None else random_inputs(source, batch)
-        # The other process seeds here too, for a net that draws even in eval mode.
-        torch.default_generator.manual_seed(seed)
-        with torch.inference_mode():
-            outputs = _flat(model(*chosen))
-    # Tensors made under inference_mode cannot be saved and used like others.
-    return Reference(chosen, tuple(output.clone() for output in outputs), seed)
+    model: Path
+    weights: Path
+    layers: tuple[Path, ...] = ()
 
 
 def certify(
-    model_py: str | Path,
-    weights: str | Path,
-    expected: Reference,
+    source: Source,
+    state_dict: StateDict,
+    files: Files,
     *,
-    class_name: str = "Net",
-    layers: Sequence[str | Path] = (),
-    timeout: float = 120.0,
+    seed: int = 0,
+    inputs: Sequence[Tensor] | None = None,
+    tell: Tell = silent,
+    cancelled: Cancelled = never,
+    patience: float = PATIENCE,
 ) -> Certificate:
-    """Run `model_py` with `weights` (`.pt` or `.safetensors`) in a clean Python process and compare the outputs.
+    """Hold the exported `files` against the net that the program makes of `source` and `state_dict`, on the CPU.
 
-    `layers` are the exported files that it imports; nothing else beside it can be found there.
-
-    The process is this Python's, isolated, with torch alone (and safetensors for its own files).
+    `inputs` are drawn with `seed` if they are not given, in the range that each states. `tell` hears what is going on.
+    Raises Stopped once `cancelled`; whatever else goes wrong is in the certificate.
     """
-    import torch
-
     begun = perf_counter()
-    with tempfile.TemporaryDirectory(prefix="tapedeck-") as folder:
-        tensors = Path(folder) / "expected.pt"
-        torch.save({"inputs": list(expected.inputs), "outputs": list(expected.outputs)}, tensors)
-        files = [str(Path(model_py).resolve()), class_name, str(Path(weights).resolve()), str(tensors)]
-        command = [sys.executable, "-I", "-c", _CHILD, *files, str(torch.get_num_threads()), str(expected.seed),
-                   *(str(Path(path).resolve()) for path in layers)]  # fmt: skip
+    facts = _facts(source, state_dict, seed)
+    with tempfile.TemporaryDirectory(prefix="tapedeck-") as name:
+        folder = Path(name)
         try:
-            # The folder is left to its own, so that nothing beside the app is found by chance.
-            run = subprocess.run(command, capture_output=True, text=True, timeout=timeout, cwd=folder, check=False)
-        except subprocess.TimeoutExpired:
-            return Certificate(False, None, f"The check did not end within {timeout:.0f} seconds.")
-    return _verdict(run, perf_counter() - begun)
+            live = Measurement(source, state_dict, seed, folder, tell, cancelled).run(tuple(inputs) if inputs else None)
+            facts |= _inputs(live)
+            texts = [path.read_text("utf-8-sig") for path in (files.model, *files.layers)]
+            facts["packages"] = _versions(texts, files)
+            limit = max(patience, SLOWER * (perf_counter() - begun))
+            torch.save(dict(live.inputs), folder / "inputs.pt")
+            question = _question(source, files, live, seed, folder, texts)
+            answer = clean_process.ask(Path(measure.__file__), question, folder, tell, cancelled, limit)
+        except NotRunning as error:
+            found = Certificate(False, f"The net itself gives no outputs: {error}")
+        except (OSError, SyntaxError, UnicodeDecodeError) as error:
+            found = Certificate(False, f"The exported files cannot be read: {measure.told(error)}")
+        except clean_process.Broken as error:
+            words = f"The exported files do not run in a clean Python process: {error}"
+            found = Certificate(False, words, details=error.details)
+        else:
+            facts["files"] = {Path(path).name: digest for path, digest in answer["files"].items()}
+            found = _verdict(live, answer)
+    return replace(found, facts=FrozenMap(facts), seconds=perf_counter() - begun)
 
 
-def _verdict(run: subprocess.CompletedProcess[str], seconds: float) -> Certificate:
-    if run.returncode != 0:
-        last = run.stderr.strip().splitlines()[-1:] or [f"it ended with code {run.returncode}"]
-        text = f"The exported files do not run in a clean Python process: {last[0]}"
-        return Certificate(False, None, text, run.stderr, seconds=seconds)
-    answer: dict[str, Any] = json.loads(run.stdout.strip().splitlines()[-1])
-    differences = answer["differences"]
-    known = [difference for difference in differences if difference is not None]
-    largest = max(known) if known and len(known) == len(differences) else None
-    if answer["equal"]:
-        text = f"A clean Python process with torch {answer['torch']} gives the same outputs, bit for bit."
-    elif largest is None:
-        text = f"The exported model gives other shapes or dtypes: {answer['shapes']}."
-    else:
-        text = f"The exported model gives other numbers: the largest difference is {largest:.3g}."
-    return Certificate(answer["equal"], largest, text, run.stderr, answer["torch"], seconds)
+def certify_export(
+    source: Source,
+    state_dict: StateDict,
+    code: Path | None,
+    weights: Path | None,
+    *,
+    seed: int = 0,
+    tell: Tell = silent,
+    cancelled: Cancelled = never,
+) -> tuple[Certificate, Path | None]:
+    """Certify an export, and write the certificate beside its code; returns both, None without code of its own.
+
+    What was not exported (`code`, `weights`) is written into a temporary folder and looked at there. Raises Stopped,
+    OSError, WeightsError.
+    """
+    with tempfile.TemporaryDirectory(prefix="tapedeck-") as name:
+        folder = Path(name)
+        if code is not None:
+            layers = tuple(code.parent / file.name for file in source.files)
+        else:
+            model, *rest = write_model(source, folder / "model.py")
+            layers = tuple(rest)
+        if weights is None:
+            save_safetensors(state_dict, folder / "weights.safetensors")
+        files = Files(code or model, weights or folder / "weights.safetensors", layers)
+        found = certify(source, state_dict, files, seed=seed, tell=tell, cancelled=cancelled)
+    return found, write_certificate(found, code) if code is not None else None
 
 
-def _flat(value: Any) -> list[Tensor]:
-    """The tensors of an output that is one, or a tuple or a dict of them."""
-    import torch
+def _question(source: Source, files: Files, live: Live, seed: int, folder: Path, texts: list[str]) -> dict[str, Any]:
+    return {
+        "model": str(files.model.resolve()),
+        "class": source.class_name,
+        "layers": [str(path.resolve()) for path in files.layers],
+        "weights": str(files.weights.resolve()),
+        "inputs": str(folder / "inputs.pt"),
+        "barred": clean_process.barred_for(texts),
+        "seed": seed,
+        "stages": [stage.question() for stage in live.stages if stage.recorded],
+    }
 
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = value.values()
-    return [tensor for item in value for tensor in _flat(item)]
+
+def _verdict(live: Live, answer: dict[str, Any]) -> Certificate:
+    answers = iter(answer["stages"])
+    checks: list[Check] = []
+    for stage in live.stages:
+        checks += _checks(stage, live.dtype, next(answers) if stage.recorded else {})
+    wrong = next((one for one in checks if not one.passed), None)
+    if wrong is not None:
+        message = f"The exported files give other {wrong.title}: {wrong.finding}."
+        return Certificate(False, message, tuple(checks))
+    message = f"A clean Python process with torch {answer['torch']} gives the same outputs, bit for bit"
+    learnt = [one.mode for one in checks if one.what == "gradients" and not one.skipped and one.count > one.empty]
+    if learnt:
+        message += f", and the same gradients in {' and in '.join(learnt)} mode"
+    if live.double_refused:
+        message += f"; the net does not run in float64 ({live.double_refused})"
+    if skipped := [one for one in checks if one.skipped]:
+        named = " and ".join(dict.fromkeys(f"{one.what} in {one.mode} mode" for one in skipped))
+        message += f"; {named} could not be compared: {skipped[0].skipped}"
+    return Certificate(True, message + ".", tuple(checks))
+
+
+def _checks(stage: Stage, own: str, found: dict[str, Any]) -> list[Check]:
+    """What one stage says: of its outputs, and where it went backward of its gradients and buffers."""
+    mode = "train" if stage.kind == "train" else "eval"
+    dtype = "float64" if stage.double else own
+    allowed = 0.0 if stage.kind == "outputs" else ALLOWED.get(dtype, ALLOWED_ELSE)
+    checks = [_check("outputs", mode, dtype, allowed, found["outputs"])] if "outputs" in found else []
+    if stage.kind == "outputs":
+        return checks
+    if stage.refused:
+        wanted = ("gradients",) if found else ("outputs", "gradients")
+        return checks + [Check(what, mode, dtype, True, skipped=stage.refused) for what in wanted]
+    if "refused" in found:
+        words = f"cannot be had: {found['refused']}"
+        return [*checks, Check("gradients", mode, dtype, False, False, None, allowed, "they", words)]
+    checks.append(_check("gradients", mode, dtype, allowed, found["gradients"]))
+    if mode == "train" or not found["buffers"]["equal"]:
+        checks.append(_check("buffers", mode, dtype, allowed, found["buffers"]))
+    return checks
+
+
+def _check(what: str, mode: str, dtype: str, allowed: float, found: dict[str, Any]) -> Check:
+    largest = found["largest"]
+    passed = found["equal"] or (largest is not None and largest <= allowed and allowed > 0)
+    return Check(what, mode, dtype, passed, found["equal"], largest, allowed, found["worst"], found["words"],
+                 count=found["count"], empty=found["empty"])  # fmt: skip
+
+
+# --- Facts
+
+
+def _facts(source: Source, state_dict: StateDict, seed: int) -> dict[str, Any]:
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "class": source.class_name,
+        "seed": seed,
+        "tensors": len(state_dict),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _inputs(live: Live) -> dict[str, Any]:
+    kinds = {name: {"shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
+             for name, value in live.inputs.items()}  # fmt: skip
+    return {"inputs": kinds}
+
+
+def _versions(texts: list[str], files: Files) -> dict[str, str]:
+    """The version of each package that the code imports; its own files are none."""
+    own = {path.stem for path in files.layers}
+    found = {}
+    for name in clean_process.top_packages(texts):
+        if name not in own:
+            try:
+                found[name] = metadata.version(name)
+            except metadata.PackageNotFoundError:
+                found[name] = "unknown"
+    return found

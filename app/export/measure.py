@@ -1,0 +1,305 @@
+"""What a net gives for inputs and a seed: outputs, gradients of a loss, buffers; and how far two of such lie apart.
+
+The program measures its own net with this, and a clean process runs this very file (`python -I measure.py ask.json`)
+to measure the exported one. So it imports nothing but Python's library and torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import random
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from types import CodeType, ModuleType
+
+# Of the largest gradient of the net, this part is what the differences of very small ones are measured by: gradients
+# that are 0 but for rounding, as those of a bias before a BatchNorm, are nothing but noise.
+FLOOR = 1e-3
+
+Tensors = Mapping[str, "torch.Tensor | None"]
+Record = dict[str, Any]
+
+
+# --- Measuring
+
+
+def seed_everything(seed: int) -> None:
+    """Seed what a layer may draw from on the CPU: torch, Python's random, and numpy if somebody imported it."""
+    torch.default_generator.manual_seed(seed)
+    random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed % 2**32)
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """What an output holds, with the way to it: `out`, `[0]`, `aux[1]`."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from leaves(inner, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list | tuple):
+        for number, inner in enumerate(value):
+            yield from leaves(inner, f"{path}[{number}]")
+    else:
+        yield path or "output", value
+
+
+def doubled(tensor: torch.Tensor) -> torch.Tensor:
+    """The same numbers in double precision; whole numbers and truth values stay what they are."""
+    if tensor.is_complex():
+        return tensor.to(torch.complex128)
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
+def outputs_of(net: torch.nn.Module, inputs: Mapping[str, torch.Tensor], seed: int) -> Record:
+    """What the net gives in eval mode, in its own dtype. Raises whatever the net raises."""
+    net.eval()
+    seed_everything(seed)
+    with torch.inference_mode():
+        return _split(net(*(value.clone() for value in inputs.values())))
+
+
+def step_of(
+    net: torch.nn.Module, inputs: Mapping[str, torch.Tensor], seed: int, *, train: bool, double: bool, backward: bool
+) -> Record:
+    """One step without an optimizer: outputs, gradients of parameters and inputs, and the buffers after it.
+
+    The loss is the sum of all floating outputs, each weighed with numbers drawn by `seed`. A net that does not go
+    backward leaves `refused`, in torch's words. Raises whatever its forward raises.
+    """
+    net.train(train)
+    net.zero_grad(set_to_none=True)
+    given = {name: doubled(value) if double else value for name, value in inputs.items()}
+    able = {name: value.clone().requires_grad_() for name, value in given.items() if _differentiable(value)}
+    seed_everything(seed)
+    with torch.enable_grad():
+        # A net may write into what it is given, which torch forbids for a leaf; its copy is none.
+        value = net(*((able[name] if name in able else value).clone() for name, value in given.items()))
+        record = _split(value)
+        if backward:
+            try:
+                _loss(value, seed).backward()
+            except Exception as error:  # what a net's own backward raises is the finding
+                record["refused"] = told(error)
+                return record
+    record["gradients"] = {
+        **{name: _dense(parameter.grad) for name, parameter in net.named_parameters()},
+        **{f"input {name}": _dense(leaf.grad) for name, leaf in able.items()},
+    }
+    record["buffers"] = {name: buffer.detach().clone() for name, buffer in net.named_buffers()}
+    return record
+
+
+def told(error: BaseException) -> str:
+    """An error in one line: torch often says what is wrong in the first and where in the second."""
+    lines = [line.strip() for line in str(error).strip().splitlines()]
+    return f"{type(error).__name__}: {' '.join(lines[:2])}" if lines else type(error).__name__
+
+
+def _differentiable(value: torch.Tensor) -> bool:
+    return value.is_floating_point() or value.is_complex()
+
+
+def _split(value: Any) -> Record:
+    """Tensors, copied, and what else the output holds, in words."""
+    found = list(leaves(value))
+    tensors = {path: leaf.detach().clone() for path, leaf in found if isinstance(leaf, torch.Tensor)}
+    others = {path: repr(leaf) for path, leaf in found if not isinstance(leaf, torch.Tensor)}
+    return {"outputs": tensors, "others": others}
+
+
+def _loss(value: Any, seed: int) -> torch.Tensor:
+    total = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    for number, (_, leaf) in enumerate(leaves(value)):
+        if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
+            plain = torch.view_as_real(leaf) if leaf.is_complex() else leaf
+            generator = torch.Generator().manual_seed((seed + number) % 2**63)
+            weights = torch.randn(plain.shape, generator=generator, dtype=torch.float64)
+            total = total + (plain * weights.to(plain.dtype)).sum().double()
+    return total
+
+
+def _dense(gradient: torch.Tensor | None) -> torch.Tensor | None:
+    if gradient is None:
+        return None
+    return gradient if gradient.layout == torch.strided else gradient.to_dense()
+
+
+# --- Comparing
+
+
+def compare(mine: Tensors, expected: Tensors) -> Record:
+    """How far `mine` lie from `expected`: `largest` is relative, None where no number can say it, and at `worst`."""
+    names = {*mine, *expected}
+    found: Record = {"count": len(expected), "equal": True, "largest": 0.0, "worst": "", "words": "",
+                     "empty": sum(value is None for value in expected.values())}  # fmt: skip
+    floor = FLOOR * max((_size(value) for value in expected.values() if value is not None), default=0.0)
+    for name in sorted(names):
+        if (name in mine) != (name in expected):
+            words, apart, equal = "is missing" if name in expected else "is there and should not be", 0.0, False
+        else:
+            words, apart, equal = _apart(mine[name], expected[name], floor)
+        found["equal"] = found["equal"] and equal
+        if words and not found["words"]:
+            found.update(largest=None, worst=name, words=words)
+        elif found["largest"] is not None and apart > found["largest"]:
+            found.update(largest=apart, worst=name)
+    return found
+
+
+def _apart(a: torch.Tensor | None, b: torch.Tensor | None, floor: float) -> tuple[str, float, bool]:
+    """Words where no number can say how two differ, else how far they lie apart, and whether every bit is the same."""
+    if a is None or b is None:
+        words = "has no gradient and should have one" if a is None else "has a gradient and should have none"
+        return ("", 0.0, True) if a is b else (words, 0.0, False)
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return f"is {_kind(a)} and should be {_kind(b)}", 0.0, False
+    if torch.equal(_bits(a), _bits(b)):
+        return "", 0.0, True
+    a, b = _real(a), _real(b)
+    scale = max(_size(b), floor)
+    numbers = ~(a.isnan() & b.isnan()) & (a != b)
+    a, b = a[numbers], b[numbers]
+    if not (a.isfinite() & b.isfinite()).all():
+        return "is not finite where it should be, or is where it should not", 0.0, False
+    if not a.numel():  # 0 and -0, or two kinds of NaN
+        return "", 0.0, False
+    if not scale:
+        return "should be 0 throughout and is not", 0.0, False
+    return "", float((a - b).abs().max()) / scale, False
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+
+
+def _real(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_real(tensor).double() if tensor.is_complex() else tensor.double()
+
+
+def _size(tensor: torch.Tensor) -> float:
+    values = _real(tensor).abs()
+    values = values[torch.isfinite(values)]
+    return float(values.max()) if values.numel() else 0.0
+
+
+def _kind(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {'×'.join(map(str, tensor.shape)) or 'scalar'}"
+
+
+# --- In the clean process
+
+
+class _Loader(SourceFileLoader):
+    """Compiles the text itself: what is cached beside a file may have been made of another text."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
+def imported(name: str, path: str) -> ModuleType:
+    """Run a file as the module `name`, which others can then import."""
+    spec = importlib.util.spec_from_file_location(name, path, loader=_Loader(name, path))
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def make_net(ask: Record) -> torch.nn.Module:
+    """The exported net with its exported weights."""
+    seed_everything(ask["seed"])
+    for path in ask["layers"]:
+        imported(os.path.splitext(os.path.basename(path))[0], path)
+    seed_everything(ask["seed"])
+    net: torch.nn.Module = getattr(imported("model", ask["model"]), ask["class"])()
+    if ask["weights"].endswith(".safetensors"):
+        from safetensors.torch import load_file
+
+        state = load_file(ask["weights"])
+    else:
+        state = torch.load(ask["weights"], map_location="cpu", weights_only=True)
+    net.load_state_dict(state, strict=True)
+    return net
+
+
+def sha256(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def begin(path: str) -> Record:
+    """Read what is asked for, and shut out what the exported files must do without."""
+    with open(path, encoding="utf-8") as file:
+        ask: Record = json.load(file)
+    for name in ask["barred"]:
+        sys.modules[name] = None  # type: ignore[assignment]
+    torch.set_num_threads(ask["threads"])
+    # What a layer prints is no answer of ours.
+    sys.stdout = sys.stderr
+    return ask
+
+
+def tell(ask: Record, words: str) -> None:
+    """Let who waits know how far it is."""
+    Path(ask["progress"]).write_text(words, encoding="utf-8")
+
+
+def main(path: str) -> None:
+    ask = begin(path)
+    tell(ask, "Loading the files in a clean process")
+    files = {name: sha256(name) for name in (ask["model"], *ask["layers"], ask["weights"])}
+    net = make_net(ask)
+    inputs = torch.load(ask["inputs"], weights_only=True)
+    answer: Record = {"torch": torch.__version__, "files": files, "stages": []}
+    for stage in ask["stages"]:
+        tell(ask, f"Clean process: {stage['words']}")
+        if stage["fresh"]:
+            net = make_net(ask)
+        answer["stages"].append(_stage(ask, stage, net, inputs))
+    Path(ask["answer"]).write_text(json.dumps(answer), encoding="utf-8")
+
+
+def _stage(ask: Record, stage: Record, net: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -> Record:
+    if stage["kind"] == "outputs":
+        record = outputs_of(net, inputs, ask["seed"])
+    else:
+        if stage["double"]:
+            net.double()
+        train, double, backward = stage["kind"] == "train", stage["double"], stage["backward"]
+        record = step_of(net, inputs, ask["seed"], train=train, double=double, backward=backward)
+    expected = torch.load(stage["file"], weights_only=True, mmap=True)
+    groups = [group for group in ("outputs", "gradients", "buffers") if group in expected]
+    found: Record = {group: compare(record.get(group, {}), expected[group]) for group in groups}
+    if "refused" in record and "refused" not in expected:
+        found["refused"] = record["refused"]
+    if record["others"] != expected["others"]:
+        found["outputs"].update(equal=False, largest=None, worst="output", words="holds other things beside tensors")
+    return found
+
+
+def answered(job: Callable[[str], None]) -> int:
+    """Do it and return the exit code; the last line on stderr is what went wrong."""
+    try:
+        job(sys.argv[1])
+    except Exception as error:  # whatever the exported files raise is the answer
+        traceback.print_exc()
+        print(told(error), file=sys.__stderr__)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(answered(main))
