@@ -51,7 +51,7 @@ def run(arguments: Sequence[str]) -> int:
         options = _parser().parse_args(arguments)
         return int(options.command(options) or 0)
     except Refused as refused:
-        print(f"tapedeck: {_printable(str(refused))}", file=sys.stderr)
+        print(f"tapedeck: {printable(str(refused))}", file=sys.stderr)
         return refused.code
     except BrokenPipeError:
         # Whoever read stdout has gone; there is nobody left to tell.
@@ -223,23 +223,29 @@ def _with_options(project: Project, options: argparse.Namespace) -> Project:
     return replace(project, training=training)
 
 
-def _analysed(project: Project) -> tuple[Analysis, tuple[Problem, ...]]:
-    from app import own_layers, preflight
+def _analysed(project: Project, alone: bool = False) -> tuple[Analysis, tuple[Problem, ...]]:
+    from app import own_layers, preflight, start_weights
     from app.builder.analysis import analyse
 
     analysis = analyse(project.graph, own_layers.ops_of(project))
     found = analysis.problems
+    if alone:
+        start = project.training.start if analysis.runnable else None
+        return analysis, (*found, *start_weights.problems(start, analysis.source))
     return analysis, (*found, *preflight.problems(project, analysis)) if analysis.runnable else found
 
 
-def sound(project: Project) -> Analysis:
-    """The analysis of a project without errors; else every error goes to stderr and the command ends with 1."""
+def sound(project: Project, alone: bool = False) -> Analysis:
+    """The analysis of a project without errors; else every error goes to stderr and the command ends with 1.
+
+    `alone` asks for the net itself and its start weights, whatever its data and its loss are.
+    """
     from app import own_layers
 
     if files := own_layers.waiting(project):
         names = ", ".join(str(one.path) for one in files)
         raise Refused(f"{names} is not trusted yet and nothing of it was run; look at it, then give --trust", 1)
-    analysis, problems = _analysed(project)
+    analysis, problems = _analysed(project, alone)
     errors = [problem for problem in problems if problem.severity == "error"]
     for problem in errors:
         print(f"tapedeck: {_sentence(problem, project)}", file=sys.stderr)
@@ -345,10 +351,10 @@ def _name(problem: Problem, project: Project) -> str:
 def _sentence(problem: Problem, project: Project) -> str:
     name = _name(problem, project)
     message = problem.message if problem.message.startswith(name) else f"{name}: {problem.message}"
-    return _printable(f"{message}. {problem.reason}".replace("..", ".").strip())
+    return printable(f"{message}. {problem.reason}".replace("..", ".").strip())
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """One line without control characters: names come from files, and a terminal would obey them."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 

@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     if weights and weights.suffix not in (".safetensors", ".pt"):
         raise cli.Refused(f"{weights} ends in {weights.suffix or 'nothing'}; weights are .safetensors or .pt")
     project = cli.read(options)
-    analysis = cli.sound(project)
+    analysis = cli.sound(project, alone=not options.script)
     if options.code:
         from app.export.layers import write_model
 
