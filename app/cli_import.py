@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import tempfile
 from pathlib import Path
 from typing import Any
 
 WORDS = """
 SOURCE is torchvision:resnet18, file.py:Class or file.py:make_model(). A file of your own runs only with --trust, in a
-process of its own.
+process of its own. With --keep-weights the project starts from the weights of the model. SOURCE may be a state_dict too,
+FILE.pt or FILE.safetensors: it is printed as a table, and with --into P held against the net of P, key by key.
 """
 
 
@@ -16,24 +18,41 @@ def add(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser("import", help="make a project of a model that is there already", description=WORDS)
     parser.add_argument("source", metavar="SOURCE")
-    parser.add_argument("-o", "--out", type=Path, required=True, help="the project, a .tape file")
+    parser.add_argument("-o", "--out", type=Path, help="the project, a .tape file")
     parser.add_argument("--args", default="{}", help='arguments of the constructor as JSON: {"num_classes": 10}')
     parser.add_argument("--input", action="append", default=[], metavar="1x3x32x32[:int64]", help="what forward takes")
-    parser.add_argument("--keep-weights", action="store_true", help="write its weights beside the project")
+    parser.add_argument("--keep-weights", action="store_true", help="start from its weights, kept beside the project")
     parser.add_argument("--pretrained", action="store_true", help="with torchvision's weights, if they are on the disk")
     parser.add_argument("--trust", action="store_true", help="run the file that the model is in")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds that a file of yours may take (120)")
+    parser.add_argument("--into", type=Path, metavar="P", help="of a state_dict: the project that it is held against")
+    ways = parser.add_mutually_exclusive_group()
+    ways.add_argument("--strict", action="store_true", help="let P start from it if every key fits")
+    ways.add_argument("--partial", action="store_true", help="let P start from what fits of it")
+    parser.add_argument("--suggested", action="store_true", help="follow what is suggested for keys with other names")
     parser.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Import and say what came of it."""
-    from app import cli, model_import, own_layers, project_file
+    from app import cli, cli_weights
+
+    if options.source.endswith(cli_weights.SUFFIXES):
+        return cli_weights.run(options)
+    if options.out is None:
+        raise cli.Refused("say with -o P which project it becomes")
+    with tempfile.TemporaryDirectory(prefix="tapedeck-") as folder:
+        return _import(options, Path(folder))
+
+
+def _import(options: argparse.Namespace, folder: Path) -> int:
+    """Import a model; its weights are in a folder for the time being."""
+    from app import cli, model_import, own_layers, project_file, start_weights
     from app.builder.analysis import analyse
     from app.export.weights import WeightsError, save_safetensors
 
     out: Path = options.out
-    weights = out.with_suffix(".safetensors") if options.keep_weights else None
+    weights = folder / "its.safetensors" if options.keep_weights else None
     try:
         source = model_import.parse_source(options.source)
         arguments = model_import.parse_arguments(options.args)
@@ -46,17 +65,25 @@ def run(options: argparse.Namespace) -> int:
             project, state = model_import.import_source(source, arguments, inputs, options.pretrained)
             if weights is not None:
                 save_safetensors(state, weights)
+        own_layers.admit(project, options.trust)  # a part that was not followed is a class of the file that just ran
+        analysis = analyse(project.graph, own_layers.ops_of(project))
+        left: list[str] = []
+        if weights is not None:
+            project, left = start_weights.brought(project, analysis.source, weights, options.source, folder)
         project_file.write(project, out)
     except model_import.ImportFailed as error:
         raise cli.Refused(str(error), 1) from error
     except (WeightsError, OSError) as error:
         raise cli.Refused(str(error)) from error
-    analysis = analyse(project.graph, own_layers.ops_of(project))
     nodes = len(project.graph.nodes) + sum(len(block.graph.nodes) for block in project.blocks.values())
     print(f"{out}: {nodes} nodes, {len(project.blocks)} blocks, {analysis.total_parameters:,} parameters, "
           f"{analysis.source.text.count(chr(10))} lines of code")  # fmt: skip
-    if weights is not None:
-        print(weights)
+    for remark in model_import.remarks(project):
+        print(remark)
+    if project.training.start is not None:
+        print(project_file.read(out).training.start.path)
+    if left:
+        print(f"{len(left)} tensors of the model are not of the net and were left out: {', '.join(left[:4])}")
     for problem in analysis.errors:
         print(f"error: {problem.message}. {problem.reason}")
     return 1 if analysis.errors else 0

@@ -30,6 +30,8 @@ from app.project import Project
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from app.builder.importer.opaque import OwnClasses
+
 PATIENCE = 120.0  # seconds for a person's own file
 LOOK = 0.05  # seconds between two looks at whether it has ended, or should
 _INPUT = re.compile(r"(?P<sizes>\d+(?:x\d+)*)(?::(?P<dtype>[a-z]+\d*))?")
@@ -190,12 +192,15 @@ def make_from_file(source: ModelSource, arguments: Mapping[str, Any]) -> nn.Modu
 
     path = Path(source.file).resolve()
     sys.path.insert(0, str(path.parent))
+    from app.builder.importer.recorded import recording
+
     spec = importlib.util.spec_from_file_location(path.stem, path, loader=_Loader(path.stem, str(path)))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     try:
-        spec.loader.exec_module(module)
+        with recording():
+            spec.loader.exec_module(module)
         maker = getattr(module, source.name, None)
         if maker is None:
             there = ", ".join(names_in(path.read_text("utf-8")))
@@ -214,9 +219,14 @@ def make_from_file(source: ModelSource, arguments: Mapping[str, Any]) -> nn.Modu
 
 
 def project_of(
-    model: nn.Module, inputs: tuple[ModelInput, ...], name: str, cancelled: Callable[[], bool] = lambda: False
-) -> Project:
-    """The project that a live model becomes. Raises ImportFailed."""
+    model: nn.Module, inputs: tuple[ModelInput, ...], name: str, cancelled: Callable[[], bool] = lambda: False,
+    own: OwnClasses | None = None,
+) -> Project:  # fmt: skip
+    """The project that a live model becomes. `own` are the classes of the file that it is made in. Raises ImportFailed.
+
+    The first line of its notes says where it comes from, and each further one what became of a part that was not
+    followed call by call.
+    """
     import torch
 
     from app.builder.importer.building import import_module
@@ -225,12 +235,19 @@ def project_of(
 
     examples = tuple(torch.zeros(one.shape, dtype=getattr(torch, one.dtype), device="meta") for one in inputs)
     try:
-        drawn = import_module(model, examples, catalog(), cancelled=cancelled)
+        drawn = import_module(model, examples, catalog(), cancelled=cancelled, own=own)
     except (TraceError, DraftError) as error:
         raise ImportFailed(str(error)) from error
     shapes = ", ".join("×".join(map(str, one.shape)) for one in inputs)
-    notes = f"Imported from {name} with an input of {shapes}."
-    return Project(name=name, graph=drawn.graph, positions=drawn.positions, blocks=drawn.blocks, notes=notes)
+    notes = "\n".join((f"Imported from {name} with an input of {shapes}.", *map(str, drawn.fallbacks)))
+    files = (str(own.file.path),) if own is not None and drawn.opaque else ()
+    return Project(name=name, graph=drawn.graph, positions=drawn.positions, blocks=drawn.blocks, layer_files=files,
+                   notes=notes)  # fmt: skip
+
+
+def remarks(project: Project) -> tuple[str, ...]:
+    """What the notes of an imported project say of parts that were not followed call by call, a sentence each."""
+    return tuple(project.notes.splitlines()[1:])
 
 
 def import_source(
@@ -299,6 +316,18 @@ def _in_child(question: str, source: str, patience: float, cancelled: Callable[[
         return child.returncode, told.read().decode("utf-8", "replace")
 
 
+def _own_classes(path: Path) -> OwnClasses:
+    """The classes of a file that has run in this process, which may be nodes of the drawing."""
+    from app import layer_files
+    from app.builder.custom import read_file
+    from app.builder.importer.opaque import OwnClasses
+
+    read = read_file(path)
+    if read.file is not None:
+        layer_files.allow(read.file.sha256, tried=True)
+    return OwnClasses(read_file(path), vars(sys.modules[path.stem]))
+
+
 def main() -> int:
     """The child process: read a question from stdin, leave a project file."""
     question = json.load(sys.stdin)
@@ -306,7 +335,7 @@ def main() -> int:
     try:
         model = make_from_file(ModelSource(file, name, call), question["arguments"])
         inputs = tuple(ModelInput(tuple(shape), dtype) for shape, dtype in question["inputs"])
-        project = project_of(model, inputs, name)
+        project = project_of(model, inputs, name, own=_own_classes(Path(file)))
         if question["weights"]:
             from app.export.weights import save_safetensors
 

@@ -17,6 +17,7 @@ from app.builder.plan import Ref, Step
 from app.builder.shapes import Inside
 from app.builder.value_types import NumberType, TensorType
 from app.builder.variables import in_place, variables
+from app.builder.whole_net import whole_net
 
 
 class ClassWriter:
@@ -34,9 +35,14 @@ class ClassWriter:
         self.inline = in_place(self.steps)
         self.variables = variables(self.steps, self.results, self.inputs, names, owned, self._in_place)
         self.calls = CallWriter(self.results, self.variables, self.access, made.texts, made.imported)
+        self._whole = whole_net(self.steps) if made.block is None else None
+        if self._whole is not None:
+            self.modules = {self._whole.id: ""}
 
     def write(self) -> list[Line]:
         """The lines of the class."""
+        if self._whole is not None:
+            return self._derived(self._whole)
         body = [line for step in self.steps for line in self._forward(step)]
         return [
             Line(f"class {self.made.name}(nn.Module):"),
@@ -48,6 +54,15 @@ class ClassWriter:
             *body,
             *self._return(),
         ]
+
+    def _derived(self, step: Step) -> list[Line]:
+        """A network that is one layer of a person's own: a class of its class, whose `forward` it has."""
+        given = self.calls.arguments(step, call=False)
+        heads = [Line.of(f"class {self.made.name}({self.calls.constructor(step)}):", step.id), *self._docstring()]
+        if not given:
+            return heads
+        made = Line.of(wrapped("        super().__init__(", given, ")"), step.id)
+        return [*heads, Line(""), Line("    def __init__(self):"), made]
 
     def _in_place(self, step: Step, known: Mapping[Ref, str]) -> str:
         """What is written where it is used: a number, or the size of a variable."""

@@ -13,23 +13,37 @@ from app.builder.arrange import arrange
 from app.builder.blocks import Blocks
 from app.builder.catalog import Catalog
 from app.builder.graph import Graph
-from app.builder.importer.drafting import Draft, Drafter
+from app.builder.importer.drafting import Draft, Drafter, DraftError
+from app.builder.importer.fallback import OPAQUE, Fallback
+from app.builder.importer.giving_way import GivingWay
 from app.builder.importer.merging import Merger
 from app.builder.importer.modes import with_evaluation
 from app.builder.importer.modules import key_of
-from app.builder.importer.tracing import Tracer
+from app.builder.importer.opaque import OwnClasses
+from app.builder.importer.tracing import TraceError, Tracer
 from app.builder.importer.values import on_meta
+from app.builder.importer.watching import gradient_hooks
+from app.builder.importer.whole import drawn_whole
 from app.builder.sheet import Positions
 from app.frozen import FrozenMap
 
 
 @dataclass(frozen=True)
 class Imported:
-    """A drawing of a live module: its graph, its blocks and where the nodes stand."""
+    """A drawing of a live module: its graph, its blocks and where the nodes stand.
+
+    `fallbacks` are the submodules that were not followed call by call.
+    """
 
     graph: Graph
     blocks: Blocks
     positions: Positions
+    fallbacks: tuple[Fallback, ...] = ()
+
+    @property
+    def opaque(self) -> bool:
+        """Whether a class of the file that the model is made in is a node."""
+        return any(one.kind == OPAQUE for one in self.fallbacks)
 
 
 def import_module(
@@ -38,27 +52,70 @@ def import_module(
     catalog: Catalog,
     kwargs: Mapping[str, Any] | None = None,
     cancelled: Callable[[], bool] = lambda: False,
+    own: OwnClasses | None = None,
 ) -> Imported:
     """The drawing of a module called with `args`: tensors, of which shapes and dtypes are read, and plain values.
 
-    Nothing of the model is changed and no value is computed. Raises TraceError or DraftError.
+    Nothing of the model is changed, and no value is computed but where a submodule cannot be followed without. With
+    `own`, the classes of the file that the model is made in, such a submodule can be one node. Raises TraceError or
+    DraftError.
     """
+    drawing = _Drawing(model, args, dict(kwargs or {}), own.with_these(catalog) if own else catalog, cancelled)
+    ways = GivingWay(model, own, drawing.examples)
+    while True:
+        try:
+            drawn = drawing.drawn(ways)
+        except (TraceError, DraftError) as error:
+            if cancelled():
+                raise
+            ways.around(error, drawing.arrived)
+        else:
+            return replace(drawn, fallbacks=ways.told())
 
-    def whole(module: nn.Module) -> bool:
-        return key_of(module, catalog) is not None
 
-    def drafted(training: bool) -> tuple[Draft, bool]:
-        tracer = Tracer(whole, cancelled)
-        copied, flag = on_meta(model, training, whole)
-        frame = tracer.follow(copied, tuple(map(_on_meta, args)), {k: _on_meta(v) for k, v in (kwargs or {}).items()})
-        return Drafter(tracer, model, catalog).draft(frame), bool(flag.asked)
+class _Drawing:
+    """One model, to be drawn as often as it takes."""
 
-    root, asked = drafted(True)
-    if asked:
-        with_evaluation(root, drafted(False)[0])
-    graph, blocks = Merger(catalog).merge(root)
-    laid = {name: replace(block, positions=arrange(block.graph, {})) for name, block in blocks.items()}
-    return Imported(graph, FrozenMap(laid), FrozenMap(arrange(graph, {})))
+    def __init__(
+        self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], catalog: Catalog,
+        cancelled: Callable[[], bool],
+    ) -> None:  # fmt: skip
+        self.model, self.catalog, self._cancelled = model, catalog, cancelled
+        self.examples = tuple(map(_on_meta, args)), {name: _on_meta(value) for name, value in kwargs.items()}
+        self.arrived: dict[str, tuple[Any, Any]] = {}
+
+    def drawn(self, ways: GivingWay) -> Imported:
+        """The drawing with what gave way so far. Raises TraceError or DraftError."""
+        whole = ways.apart.get("")
+        if whole is not None and whole.spec is not None:
+            root = drawn_whole(self.model, whole.spec, whole.params, self.examples)
+        else:
+            self._check_hooks(ways)
+            root, asked = self._drafted(ways, True)
+            if asked:
+                with_evaluation(root, self._drafted(ways, False)[0])
+        graph, blocks = Merger(self.catalog).merge(root)
+        laid = {name: replace(block, positions=arrange(block.graph, {})) for name, block in blocks.items()}
+        return Imported(graph, FrozenMap(laid), FrozenMap(arrange(graph, {})))
+
+    def _check_hooks(self, ways: GivingWay) -> None:
+        for path, why in gradient_hooks(self.model):
+            if not ways.covers(path):
+                raise TraceError(f"{path or type(self.model).__name__} cannot be followed: {why}", path, why)
+
+    def _drafted(self, ways: GivingWay, training: bool) -> tuple[Draft, bool]:
+        def whole(module: nn.Module) -> bool:
+            return key_of(module, self.catalog) is not None
+
+        tracer = Tracer(whole, self._cancelled)
+        tracer.apart, self.arrived = ways.apart, tracer.arrived
+        copied, flag = on_meta(self.model, training, whole)
+        for path, apart in ways.apart.items():
+            if apart.spec is not None:  # what is not followed asks for its mode as it likes
+                for module in copied.get_submodule(path).modules():
+                    module.__dict__["training"] = training
+        frame = tracer.follow(copied, *self.examples)
+        return Drafter(tracer, self.model, self.catalog).draft(frame), bool(flag.asked)
 
 
 def _on_meta(value: Any) -> Any:

@@ -14,6 +14,7 @@ from app.builder import ops
 from app.builder.catalog import Catalog, OpSpec
 from app.builder.importer.binding import Binder, Bound, Unbound, literal_of, signature_of
 from app.builder.importer.modules import described
+from app.builder.importer.running import port_name
 from app.builder.importer.tracing import Frame, Tracer
 from app.builder.literals import DType
 
@@ -22,7 +23,11 @@ LARGEST_CONSTANT = 4096
 
 
 class DraftError(ValueError):
-    """A traced model that cannot be drawn; says where and why."""
+    """A traced model that cannot be drawn; says where and why. `path` is where it stands, `why` the bare reason."""
+
+    def __init__(self, words: str, path: str = "", why: str = "") -> None:
+        super().__init__(words)
+        self.path, self.why = path, why or words
 
 
 @dataclass
@@ -102,7 +107,9 @@ class _Sheet:
                 self._draw(node)
             except Unbound as error:
                 where = self.frame.path or self.draft.kind
-                raise DraftError(f"{where}: {error}") from error
+                layer = node.op == "call_module" and node not in self.frame.inner
+                path = str(node.target) if layer else self.frame.path
+                raise DraftError(f"{where}: {error}", path, str(error)) from error
         self._return()
         self._tidy()
         return self.draft
@@ -126,7 +133,7 @@ class _Sheet:
         """An output for every tensor that comes back; what is no tensor is known to whoever called already."""
         leaves = [(number, leaf) for number, leaf in enumerate(self.frame.outputs) if isinstance(leaf, fx.Node)]
         if not leaves:
-            raise DraftError(f"{self.frame.path or self.draft.kind} returns no tensor")
+            raise DraftError(f"{self.frame.path or self.draft.kind} returns no tensor", self.frame.path)
         whole = tree_unflatten(list(range(len(self.frame.outputs))), self.frame.structure)
         keys = {number: str(key) for key, number in whole.items()} if isinstance(whole, dict) else {}
         for place, (number, leaf) in enumerate(leaves):
@@ -203,8 +210,12 @@ class _Sheet:
     def _layer(self, node: fx.Node) -> None:
         path = str(node.target)
         module = self.drafter.model.get_submodule(path)
-        spec, params = described(module, self.drafter.catalog)
-        names = tuple(signature_of(type(module).forward)[1:])
+        apart = self.drafter.tracer.apart.get(path)
+        if apart is not None and apart.spec is not None:
+            spec, params = apart.spec, apart.params
+        else:
+            spec, params = described(module, self.drafter.catalog)
+        names = tuple(port_name(spec, name) for name in signature_of(type(module).forward)[1:])
         given = self.drafter.binder.by_name(spec, list(node.args), dict(node.kwargs), names)
         bound = Bound(spec.key)
         for name, value in given.items():

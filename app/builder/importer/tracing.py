@@ -22,11 +22,29 @@ from torch.fx import _symbolic_trace
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
+from app.builder.catalog import OpSpec
+from app.builder.importer.running import alone
 from app.builder.importer.values import FACTORIES, PROXIES, Training, ValueProxy, plain_flag
+from app.builder.importer.watching import counters, left_behind, patched, plain, refilled, with_hooks
 
 
 class TraceError(RuntimeError):
-    """A module that cannot be followed; says where and why."""
+    """A module that cannot be followed; says where and why. `path` is where it stands, `why` the bare reason."""
+
+    def __init__(self, words: str, path: str | None = None, why: str = "") -> None:
+        super().__init__(words)
+        self.path, self.why = path, why or words
+
+
+@dataclass
+class Apart:
+    """A submodule that is not followed. With `replay` that runs in the place of its forward, else it is one node, of
+    `spec` with `params`, and `real` is the module with its values."""
+
+    real: nn.Module
+    spec: OpSpec | None = None
+    params: dict[str, Any] = field(default_factory=dict)
+    replay: Callable[..., Any] | None = None
 
 
 @dataclass
@@ -49,7 +67,8 @@ class Frame:
     structure: Any = None
 
 
-DEPENDS = "cannot be followed: what it does depends on the values of the data, and a drawing does not"
+VALUES = "what it does depends on the values of the data"
+DEPENDS = "cannot be followed: " + VALUES + ", and a drawing does not"
 
 
 def _first_sentence(error: Exception) -> str:
@@ -67,6 +86,8 @@ class Tracer(fx.Tracer):
         self.became: dict[fx.Node, fx.Node] = {}
         self.constants: dict[fx.Node, torch.Tensor] = {}
         self.frames: list[Frame] = []
+        self.apart: dict[str, Apart] = {}  # by path: what is not followed, and what stands for it
+        self.arrived: dict[str, tuple[Any, Any]] = {}  # by path: what each module was first called with
         self._silent = 0
         self._thread = threading.get_ident()
 
@@ -83,54 +104,66 @@ class Tracer(fx.Tracer):
         self._owned = {id(t): name for name, t in (*model.named_parameters(remove_duplicate=False),
                                                    *model.named_buffers(remove_duplicate=False))}  # fmt: skip
         self.root, self.module_stack, self.node_name_to_scope = model, OrderedDict(), {}
+        self._before = counters(model)
         self.scope = fx.proxy.Scope("", None)
-        patched = _symbolic_trace._wrapped_fns_to_patch.copy()
+        functions = _symbolic_trace._wrapped_fns_to_patch.copy()
         methods = _symbolic_trace._wrapped_methods_to_patch.copy()
         # Functions that a library asked to leave whole are followed too, but for those that a catalog would have.
         _symbolic_trace._wrapped_fns_to_patch.clear()
         try:
             with self._patched(), torch.no_grad(), _Factories(self):
-                return self._enter(model, "", type(model).forward, args, kwargs, None)[0]
-        except TraceError:
+                self.arrived[""] = (args, kwargs)
+                frame = self._enter(model, "", self._forward(model, ""), args, kwargs, None)[0]
+                self._check_state()
+                return frame
+        except TraceError as error:
+            if error.path is None and self.frames:
+                error.path = self.frames[-1].path
             raise
         except Exception as error:
-            where = self.frames[-1].path or type(model).__name__ if self.frames else type(model).__name__
-            raise TraceError(f"{where} cannot be followed: {type(error).__name__}: {error}") from error
+            path = self.frames[-1].path if self.frames else ""
+            why = f"{type(error).__name__}: {error}"
+            raise TraceError(f"{path or type(model).__name__} cannot be followed: {why}", path, why) from error
         finally:
-            _symbolic_trace._wrapped_fns_to_patch.update(patched)
+            _symbolic_trace._wrapped_fns_to_patch.update(functions)
             _symbolic_trace._wrapped_methods_to_patch[:] = methods
 
-    @contextlib.contextmanager
-    def _patched(self) -> Iterator[None]:
-        call, read = nn.Module.__call__, nn.Module.__getattr__
+    def _patched(self) -> contextlib.AbstractContextManager[None]:
+        return patched(lambda: self.following, self._called, self._owned_tensor, self._applied)
 
-        def called(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if not self.following:
-                return call(module, *args, **kwargs)
-            return self._called(module, args, kwargs)
+    def _applied(self, function: type, args: Any) -> Any:
+        why = f"{function.__name__} has a backward of its own"
+        raise TraceError(f"{self._where()} cannot be followed: {why}", None, why)
 
-        def attribute(module: nn.Module, name: str) -> Any:
-            value = read(module, name)
-            if not self.following or not isinstance(value, torch.Tensor):
-                return value
-            return self._owned_tensor(value, name)
+    def _forward(self, module: nn.Module, path: str) -> Callable[..., Any]:
+        """What runs when a module is called: its own code with its hooks, or what was exported of it."""
+        apart = self.apart.get(path)
+        if apart is not None and apart.replay is not None:
+            return apart.replay
+        return with_hooks(module, type(module).forward)
 
-        nn.Module.__call__, nn.Module.__getattr__ = called, attribute  # type: ignore[method-assign]
-        try:
-            yield
-        finally:
-            nn.Module.__call__, nn.Module.__getattr__ = call, read  # type: ignore[method-assign]
+    def _check_state(self) -> None:
+        found = left_behind(self.root, self._before, self.became)
+        if found is not None:
+            path, why = found
+            raise TraceError(f"{path or type(self.root).__name__} cannot be followed: {why}", path, why)
 
     def _called(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
         if self.cancelled():
             raise TraceError("cancelled")
         path = self._paths.get(module)
         if path is None:
-            raise TraceError(f"{self.frames[-1].path}: a {type(module).__name__} is made while the model runs")
-        if self.whole(module):
+            why = f"a {type(module).__name__} is made while it runs, or kept where torch does not look for modules"
+            raise TraceError(f"{self._where()} cannot be followed: {why}", None, why)
+        self.arrived.setdefault(path, tree_map(self._known, (args, kwargs)))
+        apart = self.apart.get(path)
+        if apart is not None and apart.spec is not None:
             return self.create_proxy("call_module", path, args, kwargs)
+        if apart is None and self.whole(module):
+            call = with_hooks(module, lambda _, *given, **named: self.create_proxy("call_module", path, given, named))
+            return call(module, *args, **kwargs)
         outer = self.frames[-1]
-        frame, made = self._enter(module, path, type(module).forward, args, kwargs, outer)
+        frame, made = self._enter(module, path, self._forward(module, path), args, kwargs, outer)
         return made
 
     def _enter(
@@ -156,7 +189,7 @@ class Tracer(fx.Tracer):
                 fresh.append(leaf)
         given, named = tree_unflatten(fresh, structure)
         result = forward(module, *given, **named)
-        frame.outputs, frame.structure = tree_flatten(_plain(result))
+        frame.outputs, frame.structure = tree_flatten(plain(result))
         known = [self._known(leaf) for leaf in frame.outputs]
         frame.outputs = [self._own(frame, leaf) for leaf in frame.outputs]
         self.frames.pop()
@@ -174,7 +207,7 @@ class Tracer(fx.Tracer):
                 items.append(self.proxy(item))
             else:
                 items.append(leaf)
-        return frame, tree_unflatten(items, frame.structure)
+        return frame, refilled(result, iter(items))
 
     def _call_of(self, frame: Frame, outer: Frame) -> fx.Node:
         """The node for the call of an entered module; everything that its inside took from outside is an argument."""
@@ -214,7 +247,7 @@ class Tracer(fx.Tracer):
     def _known(self, leaf: Any) -> Any:
         return self.values[self.latest(leaf.node)] if type(leaf) in PROXIES else leaf
 
-    def _owned_tensor(self, value: torch.Tensor, name: str) -> Any:
+    def _owned_tensor(self, value: torch.Tensor) -> Any:
         path = self._owned.get(id(value))
         frame = self.frames[-1]
         if path is None:
@@ -275,7 +308,7 @@ class Tracer(fx.Tracer):
                 return getattr(args[0], target)(*args[1:], **kwargs)
             return target(*args, **kwargs)
         except NotImplementedError as error:  # a size that only values can tell; meta tensors have none
-            raise TraceError(f"{self._where()} {DEPENDS} ({_first_sentence(error)})") from error
+            raise TraceError(f"{self._where()} {DEPENDS} ({_first_sentence(error)})", None, VALUES) from error
         finally:
             self._silent -= 1
 
@@ -283,8 +316,10 @@ class Tracer(fx.Tracer):
         return self.frames[-1].path or type(self.frames[-1].module).__name__
 
     def _layer(self, path: str, args: Any, kwargs: Any) -> Any:
-        module = self.root.get_submodule(path)
+        module, apart = self.root.get_submodule(path), self.apart.get(path)
         try:
+            if apart is not None:
+                return alone(module, apart.real, args, kwargs)
             return module(*args, **kwargs)
         except Exception as error:  # torch's words, and whose they are
             raise TraceError(f"{path} ({type(module).__name__}) does not take what arrives: {error}") from error
@@ -292,7 +327,7 @@ class Tracer(fx.Tracer):
     def to_bool(self, obj: fx.Proxy) -> bool:
         value = self.values[obj.node]
         if isinstance(value, torch.Tensor):
-            raise TraceError(f"{self._where()} {DEPENDS} (a branch asks a tensor)")
+            raise TraceError(f"{self._where()} {DEPENDS} (a branch asks a tensor)", None, VALUES)
         return bool(value)
 
     def iter(self, obj: Any) -> Iterator[Any]:
@@ -313,19 +348,6 @@ class _Factories(TorchFunctionMode):
         if func in FACTORIES and self._tracer.following:
             return self._tracer.create_proxy("call_function", func, args, kwargs or {})
         return func(*args, **(kwargs or {}))
-
-
-def _plain(result: Any) -> Any:
-    """Named tuples and ordered dicts as their plain kin, so that they can be rebuilt from their parts."""
-    if type(result) in PROXIES:
-        return result
-    if isinstance(result, tuple):
-        return tuple(map(_plain, result))
-    if isinstance(result, list):
-        return [_plain(item) for item in result]
-    if isinstance(result, dict):
-        return {key: _plain(value) for key, value in result.items()}
-    return result
 
 
 def _leaf_names(module: nn.Module, args: Any, kwargs: Any) -> list[str]:

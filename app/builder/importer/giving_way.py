@@ -1,0 +1,105 @@
+"""What is done where a model cannot be followed: `torch.export`, then one node, and the module around it after that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from app.builder.importer.binding import Unbound
+from app.builder.importer.drafting import DraftError
+from app.builder.importer.fallback import OPAQUE, Fallback, inside, parent
+from app.builder.importer.opaque import OwnClasses
+from app.builder.importer.recorded import MADE_WITH
+from app.builder.importer.running import run_alone
+from app.builder.importer.tracing import Apart, TraceError
+
+Called = tuple[Any, Any]
+
+
+class GivingWay:
+    """The submodules of one model that are not followed, by path. `own` makes nodes of them, if there is any."""
+
+    def __init__(self, model: nn.Module, own: OwnClasses | None, examples: Called) -> None:
+        self._model, self._own, self._examples = model, own, examples
+        self.apart: dict[str, Apart] = {}
+        self._fallbacks: dict[str, Fallback] = {}
+        self._runs = False
+
+    def covers(self, path: str) -> bool:
+        """Whether a submodule stands in one that is not followed."""
+        return any(inside(path, outer) for outer in self.apart)
+
+    def told(self) -> tuple[Fallback, ...]:
+        """What became of what, in the order of the model."""
+        order = {path: number for number, (path, _) in enumerate(self._model.named_modules())}
+        return tuple(sorted(self._fallbacks.values(), key=lambda one: order[one.path]))
+
+    def around(self, error: TraceError | DraftError, arrived: dict[str, Called]) -> None:
+        """Set a submodule apart so that the error does not come again. Raises the error where nothing helps."""
+        path = error.path or ""
+        self._check_it_runs(error)
+        if path not in self.apart and self._exported(path, error, arrived.get(path)):
+            return
+        words = ""
+        for place in _upwards(path):
+            module = self._model.get_submodule(place)
+            known = self.apart.get(place)
+            if known is not None and known.spec is not None:
+                continue  # one node already, and still it does not fit: what is around it goes
+            try:
+                self._one_node(place, module, error.why)
+            except Unbound as reason:
+                words = words or str(reason)
+            else:
+                return
+        words = f"; nor can it be one node: {words}" if words and self._own is not None else ""
+        raise type(error)(f"{error}{words}", path, error.why) from error
+
+    def _check_it_runs(self, error: TraceError | DraftError) -> None:
+        """A model that does not run with these inputs has an error of its own, which is what there is to say."""
+        if self._runs:
+            return
+        try:
+            run_alone(self._model, *self._examples)
+        except Exception:  # it is told in the words of who followed it, which name the place
+            raise error from None
+        self._runs = True
+
+    # --- Ways
+
+    def _exported(self, path: str, error: TraceError | DraftError, called: Called | None) -> bool:
+        return False
+
+    def _one_node(self, path: str, module: nn.Module, why: str) -> None:
+        """Make it one node, and with it every other that is the same. Raises Unbound."""
+        if self._own is None:
+            raise Unbound(f"{type(module).__name__} is no class of a file of yours")
+        spec, params = self._own.stand_in(module)
+        self._set(path, Apart(module, spec, params), Fallback(path, type(module).__name__, OPAQUE, why))
+        for other, twin in self._model.named_modules():
+            alike = type(twin) is type(module) and twin.__dict__.get(MADE_WITH) == module.__dict__.get(MADE_WITH)
+            if alike and not self.covers(other):
+                self._one_twin(other, twin, why)
+
+    def _one_twin(self, path: str, module: nn.Module, why: str) -> None:
+        assert self._own is not None
+        try:
+            spec, params = self._own.stand_in(module)
+        except Unbound:  # it was changed since; whether it can be followed is seen by following it
+            return
+        self._set(path, Apart(module, spec, params), Fallback(path, type(module).__name__, OPAQUE, why))
+
+    def _set(self, path: str, apart: Apart, fallback: Fallback) -> None:
+        for inner in [known for known in self.apart if inside(known, path)]:
+            del self.apart[inner]
+            self._fallbacks.pop(inner, None)
+        self.apart[path], self._fallbacks[path] = apart, fallback
+
+
+def _upwards(path: str) -> list[str]:
+    """A module and those around it, the whole model last."""
+    found = [path]
+    while found[-1]:
+        found.append(parent(found[-1]))
+    return found

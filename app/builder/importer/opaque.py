@@ -1,0 +1,182 @@
+"""A submodule as one node: the class of a person's own file, made with what it was made with, and checked.
+
+What cannot be followed runs as it is written. Its class becomes a layer of the file, so the drawing has it like any
+other layer, and the code imports it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from app import layer_files
+from app.builder.calls import Call
+from app.builder.catalog import Catalog, OpSpec
+from app.builder.custom import CustomFile
+from app.builder.custom_classes import LayerClass
+from app.builder.importer.binding import Unbound
+from app.builder.importer.recorded import MADE_WITH, NoLiteral, made_with
+from app.builder.importer.running import SEED
+from app.builder.params import ParamError, check_param
+from app.frozen import FrozenMap
+from app.layer_files import LayerFileError
+
+_PLAIN = (bool, int, float, str, type(None), torch.dtype)
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_OWN = frozenset({"_parameters", "_buffers", "_modules", "training", MADE_WITH, *_HOOKS})
+
+
+class OwnClasses:
+    """The layers of the file that a model is made in. `classes` are those that it has run with, by their names."""
+
+    def __init__(self, file: CustomFile, classes: Mapping[str, Any]) -> None:
+        self.file, self._classes = file, classes
+        self._failed = ""
+
+    def with_these(self, catalog: Catalog) -> Catalog:
+        """The catalog with the classes of the file."""
+        return catalog.plus(self.file.specs)
+
+    def stand_in(self, module: nn.Module) -> tuple[OpSpec, dict[str, Any]]:
+        """The op and the parameters that make this module once more. Raises Unbound with what stands in the way."""
+        kind = type(module)
+        if self._classes.get(kind.__name__) is not kind:
+            raise Unbound(f"{kind.__name__} is no class of {self.file.name}")
+        layer = next((one for one in self.file.classes if one.name == kind.__name__), None)
+        if layer is None:
+            raise Unbound(f"{kind.__name__} begins with an underscore, so {self.file.name} keeps it to itself")
+        if layer.reason:
+            raise Unbound(f"{kind.__name__} can be no layer: {layer.reason}")
+        self._load()
+        spec = next(spec for spec in self.file.specs if spec.key == self.file.key(layer))
+        params = _arguments(module, layer, spec)
+        _check(module, spec, params)
+        return spec, params
+
+    def _load(self) -> None:
+        """The file must run by itself, as it will beside the drawing."""
+        assert self.file.file is not None
+        if not self._failed:
+            try:
+                with _without_neighbours(self.file.path.parent):
+                    layer_files.load(self.file.file)
+            except LayerFileError as error:
+                self._failed = str(error)
+        if self._failed:
+            raise Unbound(self._failed)
+
+
+@contextlib.contextmanager
+def _without_neighbours(folder: Path) -> Iterator[None]:
+    """A file of layers finds nothing that lies beside it, so here neither."""
+    path, modules = sys.path[:], dict(sys.modules)
+    sys.path[:] = [place for place in path if Path(place).resolve() != folder.resolve()]
+    for name, module in modules.items():
+        file = getattr(module, "__file__", None)
+        if file and Path(file).resolve().parent == folder.resolve():
+            del sys.modules[name]
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        sys.modules.update(modules)
+
+
+def _arguments(module: nn.Module, layer: LayerClass, spec: OpSpec) -> dict[str, Any]:
+    name, made = type(module).__name__, made_with(module)
+    if made is None:
+        raise Unbound(f"nobody saw what {name} was made with")
+    bound = inspect.signature(type(module).__init__).bind(module, *made.args, **made.kwargs)
+    first, *given = bound.arguments.items()
+    params: dict[str, Any] = {}
+    for argument, value in given:
+        if isinstance(value, NoLiteral):
+            raise Unbound(f"{name} was made with {argument}={value.words}, which no project can keep")
+        param = spec.param(argument)
+        if param is None or param.call:
+            raise Unbound(f"{name} was made with {argument}, which cannot be set in a form")
+        try:
+            check_param(param, value)
+        except ParamError as error:
+            raise Unbound(f"{name}: {error}") from error
+        if param.required or value != param.default or type(value) is not type(param.default):
+            params[argument] = value
+    return params
+
+
+# --- Whether a module made anew is the same
+
+
+def _check(module: nn.Module, spec: OpSpec, params: dict[str, Any]) -> None:
+    """Make the layer as the drawing will, and compare it with the module of the model."""
+    name = type(module).__name__
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(SEED)
+            made = Call.of(spec, FrozenMap(params)).target
+    except Exception as error:  # the words of its constructor are the reason
+        raise Unbound(f"{name} cannot be made anew: {type(error).__name__}: {error}") from error
+    theirs, mine = dict(_facts(module, "", 0)), dict(_facts(made, "", 0))
+    for place in dict.fromkeys((*theirs, *mine)):
+        if place not in theirs or place not in mine or not _equal(theirs[place], mine[place]):
+            loose = place.endswith(_LOOSE)
+            words = (
+                "is in no state_dict and is not the same in a new one" if loose else "was changed after it was made"
+            )
+            raise Unbound(f"{name}: {place.removesuffix(_LOOSE)} {words}")
+
+
+_LOOSE = " (not registered)"
+
+
+def _facts(module: nn.Module, place: str, depth: int) -> Iterator[tuple[str, Any]]:
+    """What a module is apart from the values of its parameters and buffers."""
+    yield place or "its class", type(module).__name__
+    dot = f"{place}." if place else ""
+    known: dict[int, str] = {}
+    for name, tensor in (*module._parameters.items(), *module._buffers.items()):
+        hooked = bool(getattr(tensor, "_backward_hooks", None))
+        shape = None if tensor is None else (tuple(tensor.shape), tensor.dtype, tensor.requires_grad, hooked)
+        yield dot + name, shape
+        if tensor is not None and name in module._non_persistent_buffers_set:
+            yield f"{dot}{name}{_LOOSE}", tensor
+    if not depth:
+        for name, tensor in (*module.named_parameters(remove_duplicate=False), *module.named_buffers()):
+            if known.setdefault(id(tensor), name) != name:
+                yield f"{name} (shared)", known[id(tensor)]
+    yield f"{dot}hooks", tuple(len(module.__dict__.get(hooks, ())) for hooks in _HOOKS)
+    for name, value in module.__dict__.items():
+        if name not in _OWN:
+            yield from _held(value, f"{dot}{name}", depth)
+    for name, inner in module._modules.items():
+        if inner is not None and depth < 64:
+            yield from _facts(inner, dot + name, depth + 1)
+
+
+def _held(value: Any, place: str, depth: int) -> Iterator[tuple[str, Any]]:
+    """What stands in an attribute that torch does not look into."""
+    if isinstance(value, _PLAIN):
+        yield place, value
+    elif isinstance(value, torch.Tensor):
+        yield place + _LOOSE, value
+    elif isinstance(value, nn.Module) and depth < 64:
+        yield from ((f"{place}.{name}{_LOOSE}", tensor) for name, tensor in value.state_dict().items())
+    elif isinstance(value, list | tuple | dict) and depth < 64:
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in items:
+            yield from _held(item, f"{place}[{key!r}]", depth + 1)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return one.shape == other.shape and one.dtype == other.dtype and torch.equal(one, other)
+    if isinstance(one, float) and one != one:
+        return isinstance(other, float) and other != other
+    return type(one) is type(other) and bool(one == other)

@@ -1,0 +1,50 @@
+"""What a module gives that is not followed: run by itself, on real tensors where those on meta do not do."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_map
+
+from app.builder.catalog import OpSpec
+
+SEED = 20011
+
+
+def alone(on_meta: nn.Module, real: nn.Module, args: Any, kwargs: Any) -> Any:
+    """What a module gives for meta tensors; where those do not do, what it gives for real ones of the same shapes."""
+    try:
+        return on_meta(*args, **kwargs)
+    except Exception:  # whatever it is, real tensors tell what the module itself says
+        return run_alone(real, args, kwargs)
+
+
+def run_alone(module: nn.Module, args: Any, kwargs: Any) -> Any:
+    """What a copy of a real module gives for tensors of these shapes, back on meta. Raises what the module raises."""
+    tried = copy.deepcopy(module)
+    real, named = tree_map(real_like, (args, kwargs))
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(SEED)
+        try:
+            found = tried.train(module.training)(*real, **named)
+        except Exception:  # in training some layers want more than one sample
+            found = copy.deepcopy(module).eval()(*real, **named)
+    return tree_map(lambda leaf: leaf.to("meta") if isinstance(leaf, torch.Tensor) else leaf, found)
+
+
+def real_like(value: Any) -> Any:
+    """A real tensor like one on meta: small normal numbers, zeros where numbers are whole."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    if not value.is_floating_point():
+        return torch.zeros(value.shape, dtype=value.dtype)
+    return torch.randn(value.shape, generator=torch.Generator().manual_seed(SEED)).to(value.dtype)
+
+
+def port_name(spec: OpSpec, name: str) -> str:
+    """The port for an argument of `forward`; one that its constructor has too was given an underscore."""
+    renamed = f"{name}_"
+    return renamed if renamed in spec.input_names and name not in spec.input_names else name
