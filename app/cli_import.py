@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 WORDS = """
 SOURCE is torchvision:resnet18, file.py:Class or file.py:make_model(). A file of your own runs only with --trust, in a
-process of its own. With --keep-weights the project starts from the weights of the model. SOURCE may be a state_dict too,
-FILE.pt or FILE.safetensors: it is printed as a table, and with --into P held against the net of P, key by key.
+process of its own. With --keep-weights the project starts from the weights of the model. SOURCE may be a state_dict
+too, FILE.pt or FILE.safetensors: it is printed as a table, and with --into P held against the net of P, key by key.
 """
 
 
@@ -45,6 +46,10 @@ def run(options: argparse.Namespace) -> int:
         return _import(options, Path(folder))
 
 
+def _move(made: Path, to: Path) -> None:
+    made.replace(to)
+
+
 def _import(options: argparse.Namespace, folder: Path) -> int:
     """Import a model; its weights are in a folder for the time being."""
     from app import cli, model_import, own_layers, project_file, start_weights
@@ -69,7 +74,8 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
         analysis = analyse(project.graph, own_layers.ops_of(project))
         left: list[str] = []
         if weights is not None:
-            project, left = start_weights.brought(project, analysis.source, weights, options.source, folder)
+            net = analysis.source if analysis.runnable else None
+            project, left = start_weights.brought(project, net, partial(_move, weights), options.source, folder)
         project_file.write(project, out)
     except model_import.ImportFailed as error:
         raise cli.Refused(str(error), 1) from error
@@ -80,8 +86,8 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
           f"{analysis.source.text.count(chr(10))} lines of code")  # fmt: skip
     for remark in model_import.remarks(project):
         print(remark)
-    if project.training.start is not None:
-        print(project_file.read(out).training.start.path)
+    if (start := project_file.read(out).training.start) is not None:
+        print(start.path)
     if left:
         print(f"{len(left)} tensors of the model are not of the net and were left out: {', '.join(left[:4])}")
     for problem in analysis.errors:

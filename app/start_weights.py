@@ -34,11 +34,17 @@ def kept(tensors: Mapping[str, Tensor], name: str) -> StartWeights:
     return weights_files.keep(lambda path: save_safetensors(tensors, path), name)
 
 
-def brought(project: Project, source: Source, write: Callable[[Path], None], name: str) -> tuple[Project, list[str]]:
-    """The project that starts from the weights in the file that `write` makes, and which of them the net has not."""
-    start = weights_files.keep(write, name)
+def brought(
+    project: Project, source: Source | None, write: Callable[[Path], None], name: str, folder: Path | None = None
+) -> tuple[Project, list[str]]:
+    """The project that starts from the weights in the file that `write` makes, and which of them the net has not.
+
+    None for `source` if the net cannot be made yet. The file is kept in `folder`, else where weights are until the
+    project is saved. Raises what `write` raises, OSError, StartError.
+    """
+    start = weights_files.keep(write, name, folder)
     held = header(start)
-    wrong = misfits(held, state_dicts.net_infos(source))
+    wrong = misfits(held, state_dicts.net_infos(source)) if source is not None else {}
     if wrong:
         fitting = tuple(key for key in held if key not in wrong)
         start = replace(start, keys=fitting)

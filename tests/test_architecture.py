@@ -37,7 +37,8 @@ GLUE = "document settings background training_thread"
 # Who may import whom. An entry for `room.module` adds to that of its room; a room may import all of itself.
 ARROWS = {
     "main": f"cli views {GLUE} {PURE} doctor",
-    "cli_import": "cli model_import own_layers project_file builder export",
+    "cli_import": "cli cli_weights model_import own_layers project_file builder export start_weights",
+    "cli_weights": "cli state_dicts start_weights project_file export",
     "cli_export": "cli preflight export",
     "cli": f"cli_export cli_import views {PURE} doctor run_output",
     "views": f"{GLUE} {PURE} model_import doctor",
@@ -89,7 +90,7 @@ TORCH_MODULES = """
     builder.custom_calls builder.explain builder.explain_joins builder.explain_layers builder.explain_shapes
     builder.explain_told builder.findings builder.importer builder.introspect builder.shapes builder.step_problems
     builder.variables data.loaders data.preview data.readers data.splits data.transforms export telemetry
-    training.checkpoint training.choices training.devices training.loop training.metrics
+    training.checkpoint training.recipes training.choices training.devices training.loop training.metrics
 """
 HEAVY = {"torch", "torchvision", "sklearn", "scipy", "safetensors"}
 

@@ -1,4 +1,4 @@
-"""State_dicts in files: nothing of them runs, what is nested is found, and a net is told key by key what does not fit."""
+"""State_dicts in files: nothing of them runs, what is nested is found, a net is told key by key what does not fit."""
 
 from __future__ import annotations
 
@@ -23,6 +23,10 @@ from tests.training_jobs import CONV_NET, SMALL_NET
 def weights(source=SMALL_NET) -> dict[str, torch.Tensor]:
     torch.manual_seed(5)
     return dict(make_module(source).state_dict())
+
+
+def without(given: dict[str, torch.Tensor], *keys: str) -> dict[str, torch.Tensor]:
+    return {key: value for key, value in given.items() if key not in keys}
 
 
 def saved(value, path: Path) -> Path:
@@ -118,7 +122,7 @@ def test_the_difference_is_the_one_that_torch_tells() -> None:
         "less": {key: value for key, value in whole.items() if "conv1" not in key},
         "more": {**whole, "extra.weight": torch.ones(2)},
         "other": {**whole, "linear1.weight": torch.ones(3, 512), "linear1.bias": torch.ones(3)},
-        "all": {**{k: v for k, v in whole.items() if k != "norm1.bias"}, "conv2.bias": torch.ones(1), "x": torch.ones(1)},
+        "all": {**without(whole, "norm1.bias"), "conv2.bias": torch.ones(1), "x": torch.ones(1)},
     }
     for given in changes.values():
         found = diff({key: TensorInfo.of(value) for key, value in given.items()}, net_infos(CONV_NET))
