@@ -40,13 +40,14 @@ CALL = "__import__('os').system('canary')"
 TEXTS = (
     "", " ", "'", '"', "'''", '"""', '"""\ncanary()\n"""', "\\", "\\'", "\\\n", "a\\", "\n", "\r", "\ncanary()\n#",
     "x\n        canary()", "'); canary(); ('", '"); canary(); ("', CALL, f"{CALL}, 1", f"0, {CALL}",
-    f"1 if {CALL} else 2", "(lambda: canary())()", "{x!r}", "{", "}", "{{canary()}}", "{0.__class__}", "%s", "%(x)s", "$x",
-    "${canary}", "# type: ignore", "# -*- coding: utf-7 -*-", "#", "*/", "-->", "\x00", "\x00canary()", "\u2028canary()", "\u2029",
-    "\x85canary()", "\x0b", "\x0c", "\x1b[2J", "\u202ecanary\u202c", "\u2066)\u2069", "\ufeff", "\ud800", "\udfff x",
-    "ﬁ", "𝐞𝐯𝐚𝐥", "ªº", "é" * 40, "x" * 5000, "(" * 300, "[" * 9999, "self", "forward", "F", "torch", "nn", "super",
-    "class", "None", "True", "__init__", "__class__", "__import__", "training", "register_buffer", "T_destination",
-    "exec", "eval", "canary", "canary()", "Net", "N", "x", "lambda: 0", "*args", "**kwargs", "a=1", "a, b", "a;b",
-    "../../canary", "C:\\canary", "/dev/null", "-1", "1e999", "0x10", "1_0", "nan", "NaN", "inf", ":", "...", "~",
+    f"1 if {CALL} else 2", "(lambda: canary())()", "{x!r}", "{", "}", "{{canary()}}", "{0.__class__}", "%s", "%(x)s",
+    "$x", "${canary}", "# type: ignore", "# -*- coding: utf-7 -*-", "#", "*/", "-->", "\x00", "\x00canary()",
+    "\u2028canary()", "\u2029", "\x85canary()", "\x0b", "\x0c", "\x1b[2J", "\u202ecanary\u202c", "\u2066)\u2069",
+    "\ufeff", "\ud800", "\udfff x", "ﬁ", "𝐞𝐯𝐚𝐥", "ªº", "é" * 40, "x" * 5000, "(" * 300, "[" * 9999, "self", "forward",
+    "F", "torch", "nn", "super", "class", "None", "True", "__init__", "__class__", "__import__", "training",
+    "register_buffer", "T_destination", "exec", "eval", "canary", "canary()", "Net", "N", "x", "lambda: 0", "*args",
+    "**kwargs", "a=1", "a, b", "a;b", "../../canary", "C:\\canary", "/dev/null", "-1", "1e999", "0x10", "1_0", "nan",
+    "NaN", "inf", ":", "...", "~",
 )  # fmt: skip
 NUMBERS = (0, -1, 1, 2, True, 1.5, -0.0, 1e308, 1e-320, 2**31, 2**53 + 1, 2**63, 10**30, 10**300, None, [], {}, [[]])
 TAGGED = (
