@@ -52,8 +52,8 @@ class Check:
         if self.equal:
             return "the same, bit for bit"
         at = f" at {self.worst}" if self.worst else ""
-        allowed = f" of {self.allowed:g} allowed" if self.allowed else ", none is allowed"
-        return f"differ by {self.largest:.3g}{at}{allowed}"
+        allowed = f"{self.allowed:g}" if self.allowed else "nothing"
+        return f"differ by at most {self.largest:.3g}{at} ({allowed} is allowed)"
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,32 @@ class Measurement:
         stages = (first, two, self._step(again, given, "train", double=False))
         return Live(given, stages, dtype, one.refused)
 
+    def eval_outputs(self, batches: tuple[int, ...]) -> tuple[dict[int, dict[str, str]], bool]:
+        """Files with inputs and outputs in eval mode for each size of batch that the net takes; and whether it draws.
+
+        Raises NotRunning if it takes none of them, Stopped.
+        """
+        self._tell("Running the net here: outputs")
+        net, files, random, reason = self._made(), {}, False, ""
+        for batch in batches:
+            with self._quiet():
+                measure.seed_everything(self._seed)
+                drawn = random_inputs(self._source, batch)
+                given = {spec.name: value for spec, value in zip(self._source.inputs, drawn, strict=True)}
+                try:
+                    record = measure.outputs_of(net, given, self._seed)
+                    again = measure.outputs_of(net, given, self._seed + 1)
+                except Exception as error:  # a size that the net does not take; if it takes none, that is told
+                    reason = measure.told(error)
+                    continue
+            random = random or not measure.compare(again["outputs"], record["outputs"])["equal"]
+            files[batch] = {kind: str(self._folder / f"{kind}-{batch}.pt") for kind in ("inputs", "expected")}
+            torch.save(given, files[batch]["inputs"])
+            torch.save(record, files[batch]["expected"])
+        if not files:
+            raise NotRunning(reason)
+        return files, random
+
     def _made(self) -> nn.Module:
         with self._quiet():
             measure.seed_everything(self._seed)

@@ -1,0 +1,120 @@
+"""Writes a PT2 or ONNX file of an exported net, or runs such a file; each in a clean process (`python -I`).
+
+The one that writes knows the exported class; the one that runs knows the file alone. Imports nothing of the program
+but the file beside it, by its path.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Callable
+from importlib import import_module
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from app.export import measure
+else:
+    # By its path: no folder of the program's is on the path of a clean process.
+    _loader = SourceFileLoader("measure", str(Path(__file__).with_name("measure.py")))
+    measure = module_from_spec(spec_from_loader("measure", _loader))
+    _loader.exec_module(measure)
+
+Inputs = dict[str, torch.Tensor]
+
+
+def write(ask: measure.Record, job: str) -> measure.Record:
+    """Export the class with its weights into `ask["file"]`, for batches of any size if torch can, else of one."""
+    measure.tell(ask, "Loading the files in a clean process")
+    net = measure.make_net(ask).eval()
+    inputs: Inputs = torch.load(ask["inputs"], weights_only=True)
+    measure.tell(ask, "Following the net with torch.export")
+    program, dynamic, why = _exported(net, inputs)
+    measure.tell(ask, f"Writing {job}")
+    answer: measure.Record = {"dynamic": dynamic, "why": why}
+    if job == "PT2":
+        torch.export.save(program, ask["file"])
+    else:
+        shapes = _shapes(inputs) if dynamic else None
+        written = torch.onnx.export(
+            program, dynamo=True, verbose=False, input_names=list(inputs), dynamic_shapes=shapes
+        )
+        assert written is not None
+        written.save(ask["file"])
+        answer["opset"] = written.model.opset_imports.get("")
+    return answer
+
+
+def _shapes(inputs: Inputs) -> tuple[Any, ...]:
+    """The first dimension of every input is the batch, and the same."""
+    batch = torch.export.Dim("batch")
+    return tuple({0: batch} for _ in inputs)
+
+
+def _exported(net: torch.nn.Module, inputs: Inputs) -> tuple[Any, bool, str]:
+    try:
+        return torch.export.export(net, tuple(inputs.values()), dynamic_shapes=_shapes(inputs)), True, ""
+    except Exception as error:  # what cannot follow any size is asked for one, and the reason is kept
+        why = measure.told(error)
+    return torch.export.export(net, tuple(value[:1] for value in inputs.values())), False, why
+
+
+def run(ask: measure.Record, job: str) -> measure.Record:
+    """What the file gives for each of the inputs, held against what the net of the program gives."""
+    measure.tell(ask, f"Running the {job} file in a clean process")
+    for name in ask["packages"]:
+        import_module(name)  # torchvision brings operators that the file may call
+    give = _pt2(ask["file"]) if job == "PT2" else _onnx(ask["file"])
+    found = []
+    for one in ask["compare"]:
+        inputs: Inputs = torch.load(one["inputs"], weights_only=True)
+        expected = torch.load(one["expected"], weights_only=True)["outputs"]
+        measure.seed_everything(ask["seed"])
+        values = give(inputs)
+        if len(values) != len(expected):
+            raise ValueError(f"the file gives {len(values)} tensors, the net {len(expected)}")
+        found.append(measure.compare(dict(zip(expected, values, strict=True)), expected))
+    return {"found": found}
+
+
+def _pt2(file: str) -> Callable[[Inputs], list[torch.Tensor]]:
+    net = torch.export.load(file).module()
+
+    def give(inputs: Inputs) -> list[torch.Tensor]:
+        with torch.inference_mode():
+            value = net(*(value.clone() for value in inputs.values()))
+        return [leaf for _, leaf in measure.leaves(value) if isinstance(leaf, torch.Tensor)]
+
+    return give
+
+
+def _onnx(file: str) -> Callable[[Inputs], list[torch.Tensor]]:
+    onnxruntime = import_module("onnxruntime")
+    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    # An input that no output depends on is no input of the file.
+    wanted = [one.name for one in session.get_inputs()]
+
+    def give(inputs: Inputs) -> list[torch.Tensor]:
+        return [torch.from_numpy(value) for value in session.run(None, {name: inputs[name].numpy() for name in wanted})]
+
+    return give
+
+
+def main(path: str) -> None:
+    ask = measure.begin(path)
+    warnings.simplefilter("ignore")  # torch's own, of its own parts; stderr is for what goes wrong
+    answer = write(ask, ask["kind"]) if ask["job"] == "write" else run(ask, ask["kind"])
+    answer["torch"] = torch.__version__
+    if ask["kind"] == "ONNX" and ask["job"] == "run":
+        answer["onnxruntime"] = import_module("onnxruntime").__version__
+    Path(ask["answer"]).write_text(json.dumps(answer), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(measure.answered(main))

@@ -1,0 +1,167 @@
+"""The net as a PT2 file (`torch.export`) or as ONNX, and whether such a file gives what the net of the program gives.
+
+Both are written in a process of their own: torch.export sets switches that a run under way would notice. Another clean
+process then knows the file alone and runs it, for the batch that it was made with and, where it takes any, another.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal
+
+from app.export import clean_process
+from app.export.clean_process import PATIENCE, Cancelled, Tell, never, silent
+from app.export.layers import write_model
+from app.export.live import Measurement, NotRunning
+from app.export.onnx_extra import onnx_missing
+from app.export.weights import save_pt, write_atomically
+from app.source import Source
+
+if TYPE_CHECKING:
+    from app.export.weights import StateDict
+
+Kind = Literal["PT2", "ONNX"]
+SUFFIXES: Mapping[Kind, str] = {"PT2": ".pt2", "ONNX": ".onnx"}
+# Of the largest number of an output: torch's own operators, and those of another library.
+ALLOWED: Mapping[Kind, float] = {"PT2": 1e-5, "ONNX": 1e-4}
+SLOWER = 30  # how many times the seconds of the net here the writing may take
+OTHER_BATCH = 3
+JOBS = Path(__file__).with_name("format_jobs.py")
+
+
+class FormatError(Exception):
+    """A net that a format cannot hold, or a file that does not run; the text says which and why."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file that was written and run. `any_batch` is False where `why` keeps it to batches of one.
+
+    `largest` is the largest difference to the outputs of the live net, relative to the largest number of the same
+    output, None where no number says it; `random` says that the net draws, so that no two runs need be the same.
+    """
+
+    path: Path
+    kind: Kind
+    passed: bool
+    any_batch: bool
+    why: str
+    largest: float | None
+    equal: bool
+    finding: str
+    by: str
+    random: bool = False
+    seconds: float = 0.0
+
+    @property
+    def message(self) -> str:
+        """One sentence for the person."""
+        batch = "batches of any size" if self.any_batch else f"batches of one ({self.why})"
+        return f"{self.path.name} takes {batch}; {self.by} {self.finding}."
+
+
+def write_format(
+    source: Source,
+    state_dict: StateDict,
+    path: Path,
+    kind: Kind,
+    *,
+    seed: int = 0,
+    tell: Tell = silent,
+    cancelled: Cancelled = never,
+    patience: float = PATIENCE,
+) -> Written:
+    """Write the net in eval mode as `kind`, run the file in a clean process, and compare its outputs with the net's.
+
+    ONNX of more than 2 GB leaves a second file, `path.data`. Raises FormatError, WeightsError, OSError, Stopped.
+    """
+    if kind == "ONNX" and (missing := onnx_missing()):
+        raise FormatError(missing)
+    begun = perf_counter()
+    with tempfile.TemporaryDirectory(prefix="tapedeck-") as name:
+        folder = Path(name)
+        live = Measurement(source, state_dict, seed, folder, tell, cancelled)
+        try:
+            compare, random = live.eval_outputs((2, OTHER_BATCH, 1))
+        except NotRunning as error:
+            raise FormatError(f"The net itself gives no outputs: {error}") from error
+        limit = max(patience, SLOWER * (perf_counter() - begun))
+        exporting = _Exporting(source, kind, seed, folder, tell, cancelled, limit)
+        try:
+            written = exporting.write(state_dict, compare, path.name)
+            _place(Path(written["file"]), path)
+            found = exporting.run(path, compare, written["dynamic"])
+        except clean_process.Broken as error:
+            raise FormatError(f"{path.name} cannot be made: {error}") from error
+    return _judged(path, kind, written, found, random, perf_counter() - begun)
+
+
+class _Exporting:
+    """The two processes: one that writes, one that runs."""
+
+    def __init__(self, source: Source, kind: Kind, seed: int, folder: Path, tell: Tell, cancelled: Cancelled,
+                 limit: float) -> None:  # fmt: skip
+        self._source, self._kind, self._seed, self._folder = source, kind, seed, folder
+        self._tell, self._cancelled, self._limit = tell, cancelled, limit
+        self._texts = [source.text, *(file.text for file in source.files)]
+
+    def write(self, state_dict: StateDict, compare: Mapping[int, Mapping[str, str]], name: str) -> dict[str, Any]:
+        model, *layers = write_model(self._source, self._folder / "model.py")
+        save_pt(state_dict, self._folder / "weights.pt")
+        # A folder of its own: what is written there belongs to the file.
+        out = self._folder / "out"
+        out.mkdir()
+        question = {
+            "model": str(model), "class": self._source.class_name, "layers": [str(path) for path in layers],
+            "weights": str(self._folder / "weights.pt"), "inputs": compare[2 if 2 in compare else 1]["inputs"],
+            "file": str(out / name),
+        }  # fmt: skip
+        return {**self._ask("write", question), "file": question["file"]}
+
+    def run(self, path: Path, compare: Mapping[int, Mapping[str, str]], any_batch: bool) -> dict[str, Any]:
+        wanted = [one for batch, one in compare.items() if any_batch or batch == 1]
+        packages = [name for name in clean_process.top_packages(self._texts) if name == "torchvision"]
+        return self._ask("run", {"file": str(path.resolve()), "compare": wanted, "packages": packages})
+
+    def _ask(self, job: str, question: dict[str, Any]) -> dict[str, Any]:
+        barred = clean_process.barred_for(self._texts)
+        whole = {**question, "job": job, "kind": self._kind, "seed": self._seed, "barred": barred}
+        return clean_process.ask(JOBS, whole, self._folder, self._tell, self._cancelled, self._limit)
+
+
+def _place(file: Path, path: Path) -> None:
+    """Put what was written where it belongs; weights too large for it lie beside it, under the name that it knows."""
+    data = file.with_name(f"{file.name}.data")
+    if data.exists():
+        write_atomically(path.with_name(data.name), lambda temporary: _move(data, temporary))
+    write_atomically(path, lambda temporary: _move(file, temporary))
+
+
+def _move(file: Path, temporary: Path) -> None:
+    shutil.copyfile(file, temporary)
+    file.unlink()
+
+
+def _judged(
+    path: Path, kind: Kind, written: dict[str, Any], answer: dict[str, Any], random: bool, seconds: float
+) -> Written:
+    found = answer["found"]
+    largest = None if any(one["largest"] is None for one in found) else max(one["largest"] for one in found)
+    worst = next((one for one in found if one["largest"] == largest), found[0])
+    equal = all(one["equal"] for one in found)
+    passed = equal or random or (largest is not None and largest <= ALLOWED[kind])
+    if equal:
+        finding = "gives the same outputs, bit for bit"
+    elif random:
+        finding = "runs it; the net draws random numbers in eval mode, so its outputs cannot be compared"
+    elif largest is None:
+        finding = f"gives other outputs: {worst['worst']} {worst['words']}"
+    else:
+        finding = f"gives outputs that differ by at most {largest:.3g} ({ALLOWED[kind]:g} is allowed)"
+    by = f"onnxruntime {answer['onnxruntime']}" if kind == "ONNX" else f"a clean process with torch {answer['torch']}"
+    return Written(path, kind, passed, written["dynamic"], written["why"], largest, equal, finding, by, random, seconds)

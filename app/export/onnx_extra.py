@@ -1,0 +1,16 @@
+"""Whether ONNX can be written here: it takes packages that come with an extra of their own."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+
+
+def onnx_missing() -> str:
+    """Why no ONNX can be written and what to type, "" if it can. Imports none of the packages."""
+    missing = [name for name in PACKAGES if find_spec(name) is None]
+    if not missing:
+        return ""
+    verb = "are" if len(missing) > 1 else "is"
+    return f"ONNX needs {', '.join(missing)}, which {verb} not installed: pip install tapedeck[onnx]"
