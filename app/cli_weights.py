@@ -6,10 +6,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.state_dicts import SUFFIXES as SUFFIXES
+
 if TYPE_CHECKING:
     from app.state_dicts import Diff, StateDict
 
-SUFFIXES = (".safetensors", ".pt", ".pth")
 MARKS = {"same": "=", "dtype": "~", "shape": "!", "missing": "-", "unexpected": "+"}
 
 

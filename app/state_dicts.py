@@ -102,7 +102,7 @@ def _unwrapped(value: Any, path: Path) -> tuple[dict[str, Tensor], tuple[str, ..
         if isinstance(inner, Mapping) and _tensors(inner):
             found, notes = _unwrapped(inner, path)
             beside = [str(key) for key in value if key != name]
-            more = f"; beside it: {_some(beside)}, which are left alone" if beside else ""
+            more = f"; what stands beside it is left alone: {_some(beside)}" if beside else ""
             return found, (f"The state_dict is under “{name}”{more}.", *notes)
     found = _tensors(value)
     if not found:
@@ -263,7 +263,7 @@ def _prefix(theirs: Infos, ours: Infos) -> Suggestion | None:
     for way in ways:
         if (count := _matches(theirs, ours, way[1])) > most:
             most, best = count, way
-    return Suggestion(f"{best[0]} Then {most:,} of {len(ours):,} fit, and not {fit:,}.", best[1]) if best[1] else None
+    return Suggestion(f"{best[0]} Then {most:,} of {len(ours):,} fit instead of {fit:,}.", best[1]) if best[1] else None
 
 
 def _prefixes(keys: Iterable[str]) -> list[str]:

@@ -108,6 +108,7 @@ class BlockControl(QObject):
             actions[f"block.{key}"].setEnabled(on)
         keys = ("make", "in", "params", "expand", "unique", "repeat", "save") if one else ("make", "repeat", "expose")
         window.canvas.more_actions = [actions[f"block.{key}"] for key in keys if wants[key]]
+        window.canvas.more_actions += window.head_control.offered(actions, node)
 
     # --- Making and taking apart
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app import preflight
+from app import preflight, start_weights
 from app.background import Background, Failure
 from app.builder.catalog import Catalog
 from app.builder.graph import Graph
@@ -16,6 +16,7 @@ from app.builder.problems import Problem
 from app.document import Document
 from app.project import Project
 from app.source import Path as Way
+from app.training.config import StartWeights
 from app.views.live_catalog import LiveCatalog
 from app.views.place import Place
 
@@ -57,10 +58,13 @@ def _shapes(graph: Graph, ops: Catalog, way: Way, earlier: Analysis | None) -> A
     return shapes_first(graph, ops, way, earlier)
 
 
-def _analyse(graph: Graph, ops: Catalog, way: Way, shapes: Analysis) -> Analysis:
+def _analyse(graph: Graph, ops: Catalog, way: Way, shapes: Analysis, start: StartWeights | None) -> Analysis:
     from app.builder.analysis import analyse
 
-    return analyse(graph, ops, way, shapes)
+    analysis = analyse(graph, ops, way, shapes)
+    if analysis.runnable:
+        start_weights.problems(start, analysis.source)  # remembered, for the window does not wait for it
+    return analysis
 
 
 class Live(QObject):
@@ -172,7 +176,7 @@ class Live(QObject):
         question, shapes = self._question(), self._shapes
         if shapes is not None and shapes.graph is question[0]:
             self._background.ask(
-                "analysis", _analyse, *question, shapes,
+                "analysis", _analyse, *question, shapes, self._document.project.training.start,
                 on_answer=partial(self._answered, question), on_error=self.analysis_failed.emit,
             )  # fmt: skip
 

@@ -26,6 +26,7 @@ from app.views.canvas.canvas import Canvas
 from app.views.docks import PageHeights, TabbedDock, TabbedPane
 from app.views.files import Files
 from app.views.furnish import furnishing
+from app.views.head_control import HeadControl
 from app.views.import_control import ImportControl
 from app.views.inspector.inspector import Inspector
 from app.views.layer_links import LayerLinks
@@ -44,6 +45,7 @@ from app.views.selection import NetworkSelection, Selection
 from app.views.status import StatusLine
 from app.views.toolbar import Toolbar
 from app.views.training.session import RunSession
+from app.views.weights_control import WeightsControl
 from app.views.widgets.banner import Banner
 from app.views.widgets.painting import label
 from app.views.widgets.segmented import Segmented
@@ -138,6 +140,7 @@ class MainWindow(QMainWindow):
         self.block_control = BlockControl(self)
         self.library_control = LibraryControl(self)
         self.import_control = ImportControl(self)
+        self.weights_control, self.head_control = WeightsControl(self), HeadControl(self)
         self.run_control = RunControl(self.document, self.live, self.session, self.settings, self)
 
     def _lay_out(self) -> None:
@@ -370,12 +373,13 @@ class MainWindow(QMainWindow):
         return dialog.answer is Answer.DISCARD
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        if _project_in(event) is not None or python_files(event.mimeData()):
+        data = event.mimeData()
+        if _project_in(event) is not None or python_files(data) or self.weights_control.takes(data):
             event.acceptProposedAction()
 
     def dropEvent(self, event: QDropEvent) -> None:
         path = _project_in(event)
-        if self.layer_links.drop(event.mimeData()):
+        if self.layer_links.drop(event.mimeData()) or self.weights_control.drop(event.mimeData()):
             event.acceptProposedAction()
         elif path is not None:
             event.acceptProposedAction()

@@ -80,6 +80,10 @@ def _file(window: MainWindow, actions: Actions) -> None:
     actions.add(menu, "save", "&Save", files.save, Key.Save, "save")
     actions.add(menu, "save-as", "Save &as…", files.save_as, "Ctrl+Shift+S")
     menu.addSeparator()
+    weights = window.weights_control
+    actions.add(menu, "load-weights", "&Load weights…", weights.ask, "Ctrl+Shift+W", "folder")
+    actions.add(menu, "save-weights", "Save &weights…", weights.ask_save)
+    menu.addSeparator()
     actions.add(menu, "export", "&Export code and weights…", window.ask_export, "Ctrl+E", "export")
     menu.addSeparator()
     actions.add(menu, "quit", "&Quit", window.close, Key.Quit)
@@ -160,6 +164,11 @@ def _layer(window: MainWindow, actions: Actions) -> None:
     for key in (*WAYS, *(f"nudge_{way}" for way in WAYS)):
         _adopt(window, actions, walk, key)
     menu.addSeparator()
+    head = window.head_control
+    actions.add(menu, "replace-last", "Replace the l&ast layer…", head.ask_replace)
+    actions.add(menu, "drop-last", "&Drop the last layer", head.drop)
+    actions.add(menu, "freeze-but-last", "Free&ze all but the last layer", head.freeze, icon="snowflake")
+    menu.addSeparator()
     actions.add(menu, "add-layers", "Add a &file of layers…", window.layers.choose, icon="code")
 
 
@@ -198,6 +207,8 @@ def _run(window: MainWindow, actions: Actions) -> None:
     actions.add(menu, "pause", "&Pause", control.pause, "F6", "pause")
     actions.add(menu, "step", "&Step one batch", control.step, "F7", "step")
     actions.add(menu, "stop", "S&top", control.stop, "F8", "stop")
+    menu.addSeparator()
+    actions.add(menu, "forget-weights", "Start from ran&dom weights", window.weights_control.forget).setEnabled(False)
 
 
 def _autograd(window: MainWindow, actions: Actions) -> None:

@@ -15,7 +15,7 @@ class StatusLine(QStatusBar):
         self.setSizeGripEnabled(False)
         self.setFixedHeight(24)
         self._left = {key: self._label() for key in ("state", "errors", "warnings", "checked")}
-        self._right = {key: self._label() for key in ("parameters", "compute", "run", "torch")}
+        self._right = {key: self._label() for key in ("start", "parameters", "compute", "run", "torch")}
         for label in self._left.values():
             self.addWidget(label)
         for label in self._right.values():
@@ -42,6 +42,11 @@ class StatusLine(QStatusBar):
         """What one sample takes, an estimate that `note` explains; "" while nothing is counted."""
         self._put("compute", text, "text3")
         self._right["compute"].setToolTip(note)
+
+    def set_start(self, text: str, note: str = "") -> None:
+        """Which weights a run starts from, "" for random ones; `note` is the whole story."""
+        self._put("start", text, "text3")
+        self._right["start"].setToolTip(note)
 
     def set_torch(self, text: str) -> None:
         self._put("torch", text, "text3")

@@ -1,0 +1,170 @@
+"""Weights in and out of the window: loading them into the project, saving them, starting from random ones again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import QMimeData, QObject
+from PySide6.QtWidgets import QFileDialog
+
+from app.background import Failure
+from app.project_file import with_start
+from app.source import Source
+from app.state_dicts import SUFFIXES
+from app.training.config import StartWeights
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+    from app.views.dialogs.weights import WeightsDialog
+    from app.views.main_window import MainWindow
+
+PATTERNS = " ".join(f"*{suffix}" for suffix in SUFFIXES)
+WAITING = "The drawing is still being checked, so the file is shown alone. Open it again in a moment."
+
+
+def write_weights(
+    path: Path, source: Source, seed: int, trained: Callable[[], Mapping[str, Any]] | None, start: StartWeights | None
+) -> str:
+    """Write weights; returns in words which. Raises WeightsError, StartError."""
+    from app.export.weights import save_pt, save_safetensors
+    from app.export.weights_choice import weights_to_export
+
+    chosen = weights_to_export(source, seed, trained, start)
+    (save_safetensors if path.suffix == ".safetensors" else save_pt)(chosen.state_dict, path)
+    return chosen.words
+
+
+class WeightsControl(QObject):
+    """The commands, and the word in the status line on what a run starts from."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        window.live.analysed.connect(self._tell)
+        window.document.changed.connect(lambda _before, _after: self._enable())
+
+    # --- In
+
+    def ask(self) -> None:
+        """Ask for a file and show it beside the net."""
+        window = self._window
+        folder = window.document.path.parent if window.document.path else window.settings.export_folder
+        name, _ = QFileDialog.getOpenFileName(window, "Load weights", str(folder), f"Weights ({PATTERNS})")
+        if name:
+            self.open(Path(name))
+
+    def open(self, path: Path) -> WeightsDialog:
+        """Show a file beside the net."""
+        from app.views.dialogs.weights import WeightsDialog
+
+        source, trouble = self._net()
+        dialog = WeightsDialog(path, source, self.load, trouble, self._window)
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+        return dialog
+
+    def _net(self) -> tuple[Source | None, str]:
+        """What the weights are for, or why there is nothing to load them into."""
+        live = self._window.live
+        if live.analysis is None or not live.up_to_date:
+            return None, WAITING
+        if not live.analysis.runnable:
+            first = next(problem for problem in live.analysis.errors)
+            return None, f"The network cannot run yet, so nothing can be loaded into it: {first.message}."
+        return live.analysis.source, ""
+
+    def load(self, start: StartWeights) -> None:
+        """Let the project start from weights, as one undo step."""
+        document = self._window.document
+        document.apply(f"Load weights of {start.name}", with_start(document.project, start))
+
+    def forget(self) -> None:
+        """Start from random weights again."""
+        document = self._window.document
+        document.apply("Start from random weights", with_start(document.project, None))
+
+    def takes(self, data: QMimeData) -> Path | None:
+        """The file of weights that is being dragged, if it is one alone."""
+        urls = data.urls()
+        path = Path(urls[0].toLocalFile()) if len(urls) == 1 and urls[0].isLocalFile() else None
+        return path if path is not None and path.suffix.lower() in SUFFIXES else None
+
+    def drop(self, data: QMimeData) -> bool:
+        """Show the file of weights that was let go over the window; False if there is none."""
+        path = self.takes(data)
+        if path is not None:
+            self.open(path)
+        return path is not None
+
+    # --- Out
+
+    def ask_save(self) -> None:
+        """Ask where to, and write the weights of the newest run, else those that one would begin with."""
+        window = self._window
+        window.furnish()
+        source, trouble = self._net()
+        if source is None:
+            window.refuse("No weights were saved", trouble)
+            return
+        start = window.settings.export_folder / f"{window.document.project.name}.safetensors"
+        kinds = "safetensors (*.safetensors);;torch.save (*.pt)"
+        name, chosen = QFileDialog.getSaveFileName(window, "Save weights", str(start), kinds)
+        if name:
+            path = Path(name)
+            self.save(path if path.suffix in (".safetensors", ".pt") else Path(f"{path}{_suffix(chosen)}"))
+
+    def save(self, path: Path) -> None:
+        """Write in the background; between two steps if a run goes on."""
+        window, (source, trouble) = self._window, self._net()
+        if source is None:
+            window.refuse("No weights were saved", trouble)
+            return
+        training = window.document.project.training
+        trained = window.export_control.trained_weights()
+        window.background.ask(
+            "weights.save", write_weights, path, source, training.seed, trained, training.start,
+            on_answer=lambda words: window.say(f"Saved {path.name}", f"{path.parent} · weights {words}"),
+            on_error=self._not_saved,
+        )  # fmt: skip
+
+    def _not_saved(self, failure: Failure) -> None:
+        self._window.refuse("No weights were saved", str(failure.error))
+
+    # --- Words
+
+    def _enable(self) -> None:
+        start = self._window.document.project.training.start
+        self._window.actions_by_key["forget-weights"].setEnabled(start is not None)
+        if start is None:
+            self._window.status.set_start("")
+
+    def _tell(self, analysis: Analysis) -> None:
+        """How many of the net's tensors a run starts from."""
+        self._enable()
+        start = self._window.document.project.training.start
+        if start is not None and analysis.runnable:
+            self._window.status.set_start(*start_words(start, analysis.source))
+
+
+def start_words(start: StartWeights, source: Source) -> tuple[str, str]:
+    """What a run starts from, short and whole."""
+    from app.start_weights import counted
+    from app.training.start import StartError
+
+    name = start.name or Path(start.path).name
+    try:
+        taken, whole = counted(start, source)
+    except StartError as error:
+        return f"Start weights: {name} cannot be used", str(error)
+    rest = whole - taken
+    more = f"; the other {rest:,} are drawn with the seed" if rest > 0 else ""
+    return (
+        f"Starts from {taken:,} of {whole:,} tensors of {name}",
+        f"A run starts from {taken:,} tensors of {name}{more}. They lie in {start.path}.",
+    )
+
+
+def _suffix(chosen: str) -> str:
+    return ".pt" if "*.pt" in chosen else ".safetensors"
