@@ -1,10 +1,21 @@
-"""`tapedeck export`: a project's code, weights and training script."""
+"""`tapedeck export`: code, weights, training script and other formats, and the proof that they are the project's net."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+    from app.export.formats import Kind
+    from app.export.weights_choice import ExportWeights
+    from app.project import Project
+
+# What each option writes, and what a file of it may end in.
+ENDINGS = {"weights": (".safetensors", ".pt"), "pt2": (".pt2",), "onnx": (".onnx",)}
+NOTHING = "nothing to export; give --code FILE, --weights FILE, --script FILE, --pt2 FILE, --onnx FILE or --certify"
 
 
 def add(commands: Any) -> argparse.ArgumentParser:
@@ -16,6 +27,10 @@ def add(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--code", type=Path, help="the class as a Python file")
     parser.add_argument("--weights", type=Path, help="a state_dict, .safetensors or .pt: what a run begins with")
     parser.add_argument("--script", type=Path, help="a plain script that trains it")
+    parser.add_argument("--certify", action="store_true", help="run code and weights in a clean process and compare "
+                        "outputs and gradients; writes a certificate beside the code")  # fmt: skip
+    parser.add_argument("--pt2", type=Path, help="the net by torch.export, in eval mode; run once more and compared")
+    parser.add_argument("--onnx", type=Path, help="the same as ONNX (pip install tapedeck[onnx])")
     parser.set_defaults(command=run)
     return parser
 
@@ -24,11 +39,7 @@ def run(options: argparse.Namespace) -> int:
     """Write what was asked for and say where it is."""
     from app import cli
 
-    if not (options.code or options.weights or options.script):
-        raise cli.Refused("nothing to export; give --code FILE, --weights FILE or --script FILE")
-    weights: Path | None = options.weights
-    if weights and weights.suffix not in (".safetensors", ".pt"):
-        raise cli.Refused(f"{weights} ends in {weights.suffix or 'nothing'}; weights are .safetensors or .pt")
+    _look(options)
     project = cli.read(options)
     analysis = cli.sound(project, alone=not options.script)
     if options.code:
@@ -44,10 +55,102 @@ def run(options: argparse.Namespace) -> int:
         job = preflight.job(project, analysis)
         cli.write_text(options.script, training_script(job, module, options.script.name))
         print(*write_start(job, options.script), sep="\n", end="\n" if job.training.start else "")
-    if weights:
-        from app.export.weights_choice import weights_to_export
+    if not (options.weights or options.certify or options.pt2 or options.onnx):
+        return 0
+    from app.export.weights_choice import weights_to_export
 
-        chosen = weights_to_export(analysis.source, project.training.seed, start=project.training.start)
-        cli.save(chosen.state_dict, weights)
-        print(f"{weights}: weights {chosen.words}")
-    return 0
+    chosen = weights_to_export(analysis.source, project.training.seed, start=project.training.start)
+    if options.weights:
+        cli.save(chosen.state_dict, options.weights)
+        print(f"{options.weights}: weights {chosen.words}")
+    return _proofs(options, project, analysis, chosen)
+
+
+def _look(options: argparse.Namespace) -> None:
+    """Refuse what cannot be written before anything is. Raises Refused."""
+    from app import cli
+
+    if not (options.code or options.script or options.certify or any(getattr(options, name) for name in ENDINGS)):
+        raise cli.Refused(NOTHING)
+    for name, endings in ENDINGS.items():
+        path: Path | None = getattr(options, name)
+        if path and path.suffix not in endings:
+            kind = "weights are" if name == "weights" else f"--{name} writes"
+            raise cli.Refused(f"{path} ends in {path.suffix or 'nothing'}; {kind} {' or '.join(endings)}")
+    if options.onnx:
+        from app.export.onnx_extra import onnx_missing
+
+        if missing := onnx_missing():
+            raise cli.Refused(missing)
+
+
+def _proofs(options: argparse.Namespace, project: Project, analysis: Analysis, chosen: ExportWeights) -> int:
+    """The other formats and the certificate; 1 if anything is not as the net of the program."""
+    from app import cli
+    from app.export.weights import WeightsError
+
+    fine = True
+    files: list[tuple[Kind, Path]] = [("PT2", options.pt2), ("ONNX", options.onnx)]
+    try:
+        for kind, path in files:
+            if path:
+                fine = _format(kind, path, project, analysis, chosen) and fine
+        if options.certify:
+            fine = _certificate(options, project, analysis, chosen) and fine
+    except WeightsError as error:
+        raise cli.Refused(str(error)) from error
+    return 0 if fine else 1
+
+
+def _format(kind: Kind, path: Path, project: Project, analysis: Analysis, chosen: ExportWeights) -> bool:
+    from app import cli
+    from app.export.formats import FormatError, write_format
+
+    try:
+        with cli.writing(path), _Line() as tell:
+            state, seed = chosen.state_dict, project.training.seed
+            written = write_format(analysis.source, state, path, kind, seed=seed, tell=tell)
+    except FormatError as error:
+        raise cli.Refused(f"{path}: {error}", 1) from error
+    print(path)
+    print(f"{'passed' if written.passed else 'failed'}: {cli.printable(written.message)}")
+    return written.passed
+
+
+def _certificate(options: argparse.Namespace, project: Project, analysis: Analysis, chosen: ExportWeights) -> bool:
+    from app import cli
+    from app.export.certify import certify_export
+
+    with cli.writing(options.code or options.project), _Line() as tell:
+        found, path = certify_export(
+            analysis.source, chosen.state_dict, options.code, options.weights, about=chosen.words,
+            seed=project.training.seed, tell=tell,
+        )  # fmt: skip
+    print(*map(cli.printable, found.lines), sep="\n")
+    if path is not None:
+        print(path)
+    kept = [name for name in ("code", "weights") if getattr(options, name) is None]
+    if kept:
+        flags = " and ".join(f"--{name} FILE" for name in kept)
+        verb = "keep them" if kept[1:] else "keeps it"
+        rest = ", with the certificate" if "code" in kept else ""
+        print(f"{' and '.join(kept)} lay in a temporary folder that is gone; {flags} {verb}{rest}")
+    return found.passed
+
+
+class _Line:
+    """What is going on, on one line of a terminal that is wiped at the end; nothing where nobody looks."""
+
+    def __init__(self) -> None:
+        self._seen = sys.stderr.isatty()
+
+    def __enter__(self) -> _Line:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._seen:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+    def __call__(self, words: str) -> None:
+        if self._seen:
+            print(f"\r\033[K{words} …", end="", file=sys.stderr, flush=True)

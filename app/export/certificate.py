@@ -84,7 +84,7 @@ class Certificate:
         found = [("passed: " if self.passed else "failed: ") + self.message]
         for one in self.checks:
             mark = "-" if one.skipped else "ok" if one.passed else "!!"
-            among = f" ({one.count} tensors)" if one.count else ""
+            among = f" ({one.count} tensor{'s' * (one.count > 1)})" if one.count else ""
             found.append(f"  {mark:<2}  {one.title}{among}: {one.finding}")
         return tuple(found)
 

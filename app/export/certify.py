@@ -95,14 +95,15 @@ def certify_export(
     code: Path | None,
     weights: Path | None,
     *,
+    about: str = "",
     seed: int = 0,
     tell: Tell = silent,
     cancelled: Cancelled = never,
 ) -> tuple[Certificate, Path | None]:
     """Certify an export, and write the certificate beside its code; returns both, None without code of its own.
 
-    What was not exported (`code`, `weights`) is written into a temporary folder and looked at there. Raises Stopped,
-    OSError, WeightsError.
+    What was not exported (`code`, `weights`) is written into a temporary folder and looked at there. `about` says where
+    the weights come from. Raises Stopped, OSError, WeightsError.
     """
     with tempfile.TemporaryDirectory(prefix="tapedeck-") as name:
         folder = Path(name)
@@ -115,6 +116,8 @@ def certify_export(
             save_safetensors(state_dict, folder / "weights.safetensors")
         files = Files(code or model, weights or folder / "weights.safetensors", layers)
         found = certify(source, state_dict, files, seed=seed, tell=tell, cancelled=cancelled)
+    if about:
+        found = replace(found, facts=FrozenMap({**found.facts, "weights": about}))
     return found, write_certificate(found, code) if code is not None else None
 
 
