@@ -61,7 +61,7 @@ def import_module(
     DraftError.
     """
     drawing = _Drawing(model, args, dict(kwargs or {}), own.with_these(catalog) if own else catalog, cancelled)
-    ways = GivingWay(model, own, drawing.examples)
+    ways = GivingWay(model, own, drawing.examples, drawing.whole, cancelled)
     while True:
         try:
             drawn = drawing.drawn(ways)
@@ -84,6 +84,10 @@ class _Drawing:
         self.examples = tuple(map(_on_meta, args)), {name: _on_meta(value) for name, value in kwargs.items()}
         self.arrived: dict[str, tuple[Any, Any]] = {}
 
+    def whole(self, module: nn.Module) -> bool:
+        """Whether a module is a layer of the catalog."""
+        return key_of(module, self.catalog) is not None
+
     def drawn(self, ways: GivingWay) -> Imported:
         """The drawing with what gave way so far. Raises TraceError or DraftError."""
         whole = ways.apart.get("")
@@ -104,12 +108,9 @@ class _Drawing:
                 raise TraceError(f"{path or type(self.model).__name__} cannot be followed: {why}", path, why)
 
     def _drafted(self, ways: GivingWay, training: bool) -> tuple[Draft, bool]:
-        def whole(module: nn.Module) -> bool:
-            return key_of(module, self.catalog) is not None
-
-        tracer = Tracer(whole, self._cancelled)
+        tracer = Tracer(self.whole, self._cancelled)
         tracer.apart, self.arrived = ways.apart, tracer.arrived
-        copied, flag = on_meta(self.model, training, whole)
+        copied, flag = on_meta(self.model, training, self.whole)
         for path, apart in ways.apart.items():
             if apart.spec is not None:  # what is not followed asks for its mode as it likes
                 for module in copied.get_submodule(path).modules():

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import nn
+from torch.utils._pytree import tree_flatten
 
 from app.builder.importer.binding import Unbound
 from app.builder.importer.drafting import DraftError
-from app.builder.importer.fallback import OPAQUE, Fallback, inside, parent
+from app.builder.importer.exported import NotExported, Replay, exported
+from app.builder.importer.fallback import EXPORTED, OPAQUE, Fallback, inside, parent
 from app.builder.importer.opaque import OwnClasses
 from app.builder.importer.recorded import MADE_WITH
 from app.builder.importer.running import run_alone
@@ -18,13 +23,20 @@ Called = tuple[Any, Any]
 
 
 class GivingWay:
-    """The submodules of one model that are not followed, by path. `own` makes nodes of them, if there is any."""
+    """The submodules of one model that are not followed, by path. `own` makes nodes of them, if there is any;
+    `whole` says which are layers of the catalog."""
 
-    def __init__(self, model: nn.Module, own: OwnClasses | None, examples: Called) -> None:
-        self._model, self._own, self._examples = model, own, examples
+    def __init__(
+        self, model: nn.Module, own: OwnClasses | None, examples: Called, whole: Callable[[nn.Module], bool],
+        cancelled: Callable[[], bool],
+    ) -> None:  # fmt: skip
+        self._model, self._own, self._examples, self._whole = model, own, examples, whole
+        self.cancelled = cancelled
         self.apart: dict[str, Apart] = {}
         self._fallbacks: dict[str, Fallback] = {}
         self._runs = False
+        self._tried: dict[str, int] = {}
+        self._replays: dict[Any, Replay | None] = {}
 
     def covers(self, path: str) -> bool:
         """Whether a submodule stands in one that is not followed."""
@@ -39,8 +51,10 @@ class GivingWay:
         """Set a submodule apart so that the error does not come again. Raises the error where nothing helps."""
         path = error.path or ""
         self._check_it_runs(error)
-        if path not in self.apart and self._exported(path, error, arrived.get(path)):
+        first = self._fallbacks.get(path)
+        if self._exported(path, error, arrived.get(path)):
             return
+        why = first.reason if first is not None else error.why
         words = ""
         for place in _upwards(path):
             module = self._model.get_submodule(place)
@@ -48,7 +62,7 @@ class GivingWay:
             if known is not None and known.spec is not None:
                 continue  # one node already, and still it does not fit: what is around it goes
             try:
-                self._one_node(place, module, error.why)
+                self._one_node(place, module, why)
             except Unbound as reason:
                 words = words or str(reason)
             else:
@@ -69,7 +83,36 @@ class GivingWay:
     # --- Ways
 
     def _exported(self, path: str, error: TraceError | DraftError, called: Called | None) -> bool:
+        """Let `torch.export` follow it, in its own functions first and then in smaller ones; whether that can be."""
+        module = self._model.get_submodule(path)
+        known = self.apart.get(path)
+        if called is None or (known is not None and known.spec is not None) or self.cancelled():
+            return False
+        if self._own is None and threading.current_thread() is not threading.main_thread():
+            return False  # torch.export changes nn.Module for everybody while it looks, and a run may go on
+        tried = self._tried.get(path, 0)
+        for smaller in (False, True)[tried:]:
+            self._tried[path] = tried = tried + 1
+            replay = self._replay(module, called, smaller)
+            if replay is not None:
+                why = self._fallbacks[path].reason if path in self._fallbacks else error.why
+                self._set(path, Apart(module, replay=replay), Fallback(path, type(module).__name__, EXPORTED, why))
+                return True
+        self.apart.pop(path, None)
+        self._fallbacks.pop(path, None)
         return False
+
+    def _replay(self, module: nn.Module, called: Called, smaller: bool) -> Replay | None:
+        """What was exported of it; of modules that are alike one is."""
+        shapes = [(tuple(leaf.shape), leaf.dtype) if isinstance(leaf, torch.Tensor) else repr(leaf)
+                  for leaf in tree_flatten(called)[0]]  # fmt: skip
+        key = (type(module), repr(module), repr(module.__dict__.get(MADE_WITH)), repr(shapes), smaller)
+        if key not in self._replays:
+            try:
+                self._replays[key] = exported(module, *called, self._whole, smaller)
+            except NotExported:
+                self._replays[key] = None
+        return self._replays[key]
 
     def _one_node(self, path: str, module: nn.Module, why: str) -> None:
         """Make it one node, and with it every other that is the same. Raises Unbound."""

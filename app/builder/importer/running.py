@@ -14,6 +14,16 @@ from app.builder.catalog import OpSpec
 SEED = 20011
 
 
+def copy_of(module: nn.Module) -> nn.Module:
+    """A copy, too of a module that keeps what it computed last in an attribute."""
+    computed = (
+        value for one in module.modules() for value in one.__dict__.values()
+        if isinstance(value, torch.Tensor) and not value.is_leaf
+    )  # fmt: skip
+    known: dict[int, Any] = {id(value): value.detach().clone() for value in computed}
+    return copy.deepcopy(module, known)
+
+
 def alone(on_meta: nn.Module, real: nn.Module, args: Any, kwargs: Any) -> Any:
     """What a module gives for meta tensors; where those do not do, what it gives for real ones of the same shapes."""
     try:
@@ -24,14 +34,14 @@ def alone(on_meta: nn.Module, real: nn.Module, args: Any, kwargs: Any) -> Any:
 
 def run_alone(module: nn.Module, args: Any, kwargs: Any) -> Any:
     """What a copy of a real module gives for tensors of these shapes, back on meta. Raises what the module raises."""
-    tried = copy.deepcopy(module)
+    tried = copy_of(module)
     real, named = tree_map(real_like, (args, kwargs))
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(SEED)
         try:
             found = tried.train(module.training)(*real, **named)
         except Exception:  # in training some layers want more than one sample
-            found = copy.deepcopy(module).eval()(*real, **named)
+            found = copy_of(module).eval()(*real, **named)
     return tree_map(lambda leaf: leaf.to("meta") if isinstance(leaf, torch.Tensor) else leaf, found)
 
 

@@ -23,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from app.builder.catalog import OpSpec
+from app.builder.importer.rewritten import rewritten, sizes_seen
 from app.builder.importer.running import alone
 from app.builder.importer.values import FACTORIES, PROXIES, Training, ValueProxy, plain_flag
 from app.builder.importer.watching import counters, left_behind, patched, plain, refilled, with_hooks
@@ -67,12 +68,21 @@ class Frame:
     structure: Any = None
 
 
+COMPILED = "it is compiled by torch.jit, and its code is no Python any more"
 VALUES = "what it does depends on the values of the data"
 DEPENDS = "cannot be followed: " + VALUES + ", and a drawing does not"
 
 
 def _first_sentence(error: Exception) -> str:
     return str(error).partition(". ")[0].rstrip(".")
+
+
+def _words(error: Exception) -> str:
+    """An error in its own words, if it has any: a proxy in them cannot be written any more."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # the words are lost, what happened is not
+        return type(error).__name__
 
 
 class Tracer(fx.Tracer):
@@ -111,7 +121,8 @@ class Tracer(fx.Tracer):
         # Functions that a library asked to leave whole are followed too, but for those that a catalog would have.
         _symbolic_trace._wrapped_fns_to_patch.clear()
         try:
-            with self._patched(), torch.no_grad(), _Factories(self):
+            sizes = sizes_seen(lambda: self.following, self.create_proxy)
+            with self._patched(), sizes, torch.no_grad(), _Factories(self):
                 self.arrived[""] = (args, kwargs)
                 frame = self._enter(model, "", self._forward(model, ""), args, kwargs, None)[0]
                 self._check_state()
@@ -122,18 +133,22 @@ class Tracer(fx.Tracer):
             raise
         except Exception as error:
             path = self.frames[-1].path if self.frames else ""
-            why = f"{type(error).__name__}: {error}"
+            why = _words(error)
             raise TraceError(f"{path or type(model).__name__} cannot be followed: {why}", path, why) from error
         finally:
             _symbolic_trace._wrapped_fns_to_patch.update(functions)
             _symbolic_trace._wrapped_methods_to_patch[:] = methods
 
     def _patched(self) -> contextlib.AbstractContextManager[None]:
-        return patched(lambda: self.following, self._called, self._owned_tensor, self._applied)
+        return patched(lambda: self.following, self._called, self._owned_tensor, self._applied, self._changed)
 
     def _applied(self, function: type, args: Any) -> Any:
         why = f"{function.__name__} has a backward of its own"
         raise TraceError(f"{self._where()} cannot be followed: {why}", None, why)
+
+    def _changed(self, module: nn.Module, name: str) -> None:
+        path, why = self._paths.get(module), f"it changes its {name} at every call"
+        raise TraceError(f"{path or type(module).__name__} cannot be followed: {why}", path, why)
 
     def _forward(self, module: nn.Module, path: str) -> Callable[..., Any]:
         """What runs when a module is called: its own code with its hooks, or what was exported of it."""
@@ -162,9 +177,12 @@ class Tracer(fx.Tracer):
         if apart is None and self.whole(module):
             call = with_hooks(module, lambda _, *given, **named: self.create_proxy("call_module", path, given, named))
             return call(module, *args, **kwargs)
-        outer = self.frames[-1]
-        frame, made = self._enter(module, path, self._forward(module, path), args, kwargs, outer)
-        return made
+        if isinstance(module, torch.jit.ScriptModule) and apart is None:
+            raise TraceError(f"{path} cannot be followed: {COMPILED}", path, COMPILED)
+        forward = self._forward(module, path)
+        if not any(type(leaf) in PROXIES or isinstance(leaf, torch.Tensor) for leaf in tree_flatten((args, kwargs))[0]):
+            return forward(module, *args, **kwargs)  # nothing arrives, so it is a part of the module around it
+        return self._enter(module, path, forward, args, kwargs, self.frames[-1])[1]
 
     def _enter(
         self, module: nn.Module, path: str, forward: Any, args: Any, kwargs: Any, outer: Frame | None
@@ -289,6 +307,9 @@ class Tracer(fx.Tracer):
     def create_proxy(
         self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *_: Any, **__: Any
     ) -> Any:
+        made = rewritten(kind, target, args, kwargs)
+        if made is not None:
+            return made
         given, named = self.create_arg(args), self.create_arg(kwargs)
         node = self.frames[-1].graph.create_node(kind, target, given, named)
         self.values[node] = self._computed(kind, target, given, named)
