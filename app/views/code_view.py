@@ -8,10 +8,14 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut, QShowEvent, QTextCursor
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QVBoxLayout, QWidget
 
+from app.builder.catalog import Catalog
 from app.source import Source
 from app.views import theme
 from app.views.code_edit import CodeEdit
+from app.views.code_keys import TypingEdit
+from app.views.code_typing import CodeTyping
 from app.views.icons import icon
+from app.views.place import SheetDocument
 from app.views.selection import Selection
 from app.views.widgets import Button, EmptyState, SearchField, icon_button
 
@@ -96,14 +100,19 @@ class FindBar(QWidget):
 
 
 class CodeView(QWidget):
-    """The source, read-only. A line chosen here selects its node; a node selected elsewhere marks its lines."""
+    """The source. A line chosen here selects its node; a node selected elsewhere marks its lines.
+
+    Once `edits` says of what, values and the names of layers can be typed in it.
+    """
 
     def __init__(self, selection: Selection, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._selection = selection
         self._source: Source | None = None
         self._hovered: str | None = None
-        self.edit = CodeEdit()
+        self.edit = TypingEdit()
+        self.typing: CodeTyping | None = None
+        self._waiting: tuple[Source | None, str] | None = None
         self.find_bar = FindBar(self.edit)
         self.empty = EmptyState("code", *NOTHING)
         self._pages = QStackedWidget()
@@ -143,12 +152,31 @@ class CodeView(QWidget):
         row.addWidget(self.find_button)
         row.addWidget(self.copy_button)
 
+    def edits(self, sheet: SheetDocument, catalog: Catalog) -> None:
+        """Let a person type: what they say is put into the project of the sheet in front."""
+        self.typing = CodeTyping(self.edit, sheet, catalog)
+        self.typing.ended.connect(self._catch_up)
+
+    def _catch_up(self) -> None:
+        """Show what came while somebody typed."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            self.set_source(*waiting)
+
     @property
     def source(self) -> Source | None:
         return self._source
 
     def set_source(self, source: Source | None, note: str = "") -> None:
-        """Show a source, and beside its name `note`; without one, `note` says why there is none."""
+        """Show a source, and beside its name `note`; without one, `note` says why there is none.
+
+        While a line is being typed it waits for that.
+        """
+        if self.typing is not None:
+            if self.typing.under_way:
+                self._waiting = source, note
+                return
+            self.typing.set_source(source)
         self._source = source
         for part in (self.title, self.copy_button, self.find_button):
             part.setVisible(source is not None)

@@ -36,6 +36,7 @@ def _code(window: MainWindow) -> None:
     from app.views.code_view import CodeView
 
     window.code = CodeView(window.selection)
+    window.code.edits(window.sheet, window.catalog)
     window.centre.fill("code", window.code)
 
 

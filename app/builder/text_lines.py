@@ -1,0 +1,121 @@
+"""The statements of the generated text, and why one cannot be edited: what each line is drawn by."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement of a class: lines `first` to `last` (1-based), without what is indented below it.
+
+    `number` counts the classes of the text, `function` is the method that it stands in; "" for what stands in none.
+    """
+
+    tree: ast.stmt
+    first: int
+    last: int
+    number: int
+    function: str
+
+
+@lru_cache(maxsize=4)
+def parsed(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
+def statement_at(text: str, line: int) -> Statement | None:
+    """The innermost statement on a line, None for lines between."""
+    number = -1
+    for top in parsed(text).body:
+        number += isinstance(top, ast.ClassDef)
+        if top.lineno <= line <= (top.end_lineno or top.lineno):
+            return _within(top, line, number, "")
+    return None
+
+
+def _within(tree: ast.stmt, line: int, number: int, function: str) -> Statement | None:
+    inner: list[ast.stmt] = getattr(tree, "body", [])
+    if not inner or line < inner[0].lineno:
+        last = inner[0].lineno - 1 if inner else (tree.end_lineno or tree.lineno)
+        if isinstance(tree, ast.FunctionDef | ast.ClassDef) and inner:
+            last = _header_end(tree, last, line)
+        return Statement(tree, tree.lineno, last, number, function) if line <= last else None
+    if isinstance(tree, ast.FunctionDef):
+        function = tree.name
+    for part in inner:
+        if part.lineno <= line <= (part.end_lineno or part.lineno):
+            return _within(part, line, number, function)
+    return None
+
+
+def _header_end(tree: ast.FunctionDef | ast.ClassDef, last: int, line: int) -> int:
+    """The last line of a header; blank lines may follow it."""
+    if isinstance(tree, ast.ClassDef):
+        return tree.lineno
+    parts: list[ast.arg | ast.expr] = [*tree.args.args, *tree.args.defaults]
+    ends = [part.end_lineno or 0 for part in parts]
+    return tree.lineno if max(ends, default=0) <= tree.lineno else last
+
+
+def why_not(statement: Statement | None, text: str, line: int) -> str:
+    """Why nothing can be typed on a line, with where it can be changed; "" where values or names can be."""
+    if statement is None:
+        lines = text.split("\n")
+        blank = not (lines[line - 1].strip() if 0 < line <= len(lines) else "")
+        return "A new line is a new node: put it on the canvas" if blank else "Lines are drawn on the canvas"
+    match statement.tree:
+        case ast.Import() | ast.ImportFrom():
+            return "Imports follow what the drawing uses"
+        case ast.ClassDef():
+            return "A block is renamed in the inspector; what a class builds on stays"
+        case ast.FunctionDef(name="__init__") as header if header.args.defaults:
+            return ""
+        case ast.FunctionDef(name="__init__"):
+            return "Arguments come from the parameters that the block exposes, and from what differs at its instances"
+        case ast.FunctionDef():
+            return "The arguments of forward are the inputs of the drawing: rename them there"
+        case ast.Expr(value=ast.Constant(value=str())):
+            return "The docstring says the shapes that the drawing has"
+        case ast.Expr(value=ast.Constant()):
+            return "An output on the canvas says what forward returns"
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name(id="super"))))):
+            return "Every module begins with this line"
+        case ast.Return(value=value) if not isinstance(value, ast.Dict):
+            return "What is returned is drawn by the wires into the outputs: move them on the canvas"
+        case ast.If():
+            return "Which outputs come back in training is said by the outputs: look at one in the inspector"
+        case ast.For():
+            return "How often a block is repeated stands in the constructor"
+        case ast.Assign(targets=[ast.Attribute()], value=ast.Name()) if statement.function == "__init__":
+            return "Kept for forward, which reads this argument"
+    return ""
+
+
+def value_at(statement: Statement, line: int, column: int) -> ast.expr | None:
+    """The smallest value on a line at a column (in bytes, as `ast` counts), or a name that can be changed."""
+    best: ast.expr | None = None
+    for part in _values(statement.tree):
+        inside = (part.lineno, part.col_offset) <= (line, column) <= (part.end_lineno or 0, part.end_col_offset or 0)
+        if inside and (best is None or _size(part) <= _size(best)):
+            best = part
+    return best
+
+
+def _size(part: ast.expr) -> tuple[int, int]:
+    lines = (part.end_lineno or part.lineno) - part.lineno
+    return lines, (part.end_col_offset or 0) - part.col_offset
+
+
+def _values(tree: ast.AST) -> Iterator[ast.expr]:
+    for part in ast.walk(tree):
+        match part:
+            case ast.Constant() | ast.UnaryOp(operand=ast.Constant()) | ast.Tuple():
+                yield part
+            case ast.Attribute(value=ast.Name(id="self" | "torch")):
+                yield part
+            case ast.keyword(value=ast.Name() | ast.BinOp() as value):
+                yield value
