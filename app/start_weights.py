@@ -35,7 +35,7 @@ def kept(tensors: Mapping[str, Tensor], name: str) -> StartWeights:
 
 
 def brought(
-    project: Project, source: Source | None, write: Callable[[Path], None], name: str, folder: Path | None = None
+    project: Project, source: Source | None, write: Callable[[Path], object], name: str, folder: Path | None = None
 ) -> tuple[Project, list[str]]:
     """The project that starts from the weights in the file that `write` makes, and which of them the net has not.
 

@@ -30,7 +30,7 @@ def store() -> Path:
     return Path(home) / "Tapedeck" / "weights"
 
 
-def keep(write: Callable[[Path], None], name: str, folder: Path | None = None) -> StartWeights:
+def keep(write: Callable[[Path], object], name: str, folder: Path | None = None) -> StartWeights:
     """Let `write` fill a `.safetensors` file, and put it into the store under its hash. Raises what `write` raises."""
     folder = folder or store()
     folder.mkdir(parents=True, exist_ok=True)

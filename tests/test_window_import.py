@@ -115,8 +115,7 @@ def test_a_model_of_torchvision_is_found_by_name_and_opened_with_its_weights_bes
     assert "squeezenet1_1" in dialog.torchvision.known
     qtbot.keyClicks(dialog.torchvision.search, "squeezenet1_1")
     assert dialog.torchvision.name == "squeezenet1_1" and dialog.torchvision.input.text() == "1x3x224x224"
-    weights = tmp_path / "squeeze.safetensors"
-    dialog.weights.setText(str(weights))
+    dialog.weights.setChecked(True)
     dialog.torchvision.arguments.setText('{"num_classes": 7}')
     qtbot.keyClick(dialog.torchvision.search, Qt.Key.Key_Return)
     opened(qtbot, window)
@@ -125,10 +124,13 @@ def test_a_model_of_torchvision_is_found_by_name_and_opened_with_its_weights_bes
     assert window.document.dirty and window.document.path is None
     qtbot.waitUntil(lambda: any("squeezenet1_1" in toast.text() for toast in window.toasts.toasts()), timeout=60_000)
     (toast,) = window.toasts.toasts()
-    assert f"{window.live.analysis.total_parameters:,} parameters" in toast.text() and str(weights) in toast.text()
+    assert f"{window.live.analysis.total_parameters:,} parameters" in toast.text() and "own weights" in toast.text()
     qtbot.waitUntil(lambda: not window.canvas.callout.isVisible(), timeout=10_000)
     net = make_module(window.live.analysis.source)
-    net.load_state_dict(load_weights(weights), strict=True)
+    weights = load_weights(project.training.start.path)
+    net.load_state_dict(weights, strict=True)
+    assert f"Starts from {len(weights)} of {len(weights)} tensors" in window.status.text("start")
+    assert window.files.save_to(tmp_path / "squeeze.tape") and (tmp_path / "squeeze.safetensors").is_file()
     assert net(torch.zeros(1, 3, 64, 64)).shape == (1, 7)
 
 
@@ -143,7 +145,7 @@ def test_no_nodes_overlap_on_any_sheet(qtbot, window) -> None:
         assert bodies and not any(a.intersects(b) for a, b in combinations(bodies, 2))
 
 
-def test_what_is_wrong_stands_at_its_field_and_nothing_is_lost(qtbot, window, tmp_path) -> None:
+def test_what_is_wrong_stands_at_its_field_and_nothing_is_lost(qtbot, window) -> None:
     before = window.document.project
     dialog = asked(qtbot, window)
     page = dialog.torchvision
@@ -161,8 +163,6 @@ def test_what_is_wrong_stands_at_its_field_and_nothing_is_lost(qtbot, window, tm
     dialog.import_button.click()
     qtbot.waitUntil(lambda: not dialog.running, timeout=60_000)
     assert "not on the disk" in page.entries["pretrained"].note.text()
-    dialog.weights.setText(str(tmp_path / "nowhere" / "w.safetensors"))
-    assert not dialog.import_button.isEnabled() and "folder" in dialog.weights_entry.note.text()
     assert dialog.isVisible() and window.document.project is before and page.name == "resnet18"
     dialog.reject()
 

@@ -101,9 +101,19 @@ class ExportControl(QObject):
         """Which weights an export would write."""
         run = self._session.current
         if self.trained_weights() is None:
-            return f"untrained, drawn with seed {self._document.project.training.seed}"
+            return self._untrained_words()
         steps = len(run.history.steps) if run else 0
         return f"of run {run.number if run else 0}, after {steps:,} steps"
+
+    def _untrained_words(self) -> str:
+        from app.export.weights_choice import untrained_words
+        from app.training.start import StartError
+
+        training = self._document.project.training
+        try:
+            return untrained_words(training.seed, training.start)
+        except StartError as error:
+            return f"cannot be written: {error}"
 
     def trained_weights(self) -> Callable[[], Mapping[str, Any]] | None:
         """How to come by the weights of the newest run, None if it trained another net or has none."""

@@ -100,7 +100,8 @@ class ImportControl(QObject):
         nodes = len(project.graph.nodes) + sum(len(block.graph.nodes) for block in project.blocks.values())
         told = [_many(nodes, "node"), _many(len(project.blocks), "block"),
                 _many(analysis.total_parameters, "parameter")]  # fmt: skip
-        words = f"{', '.join(told)}." + (f" Its weights are in {wanted.weights}." if wanted.weights else "")
+        kept = " A run starts from its own weights." if project.training.start is not None else ""
+        words = f"{', '.join(told)}.{kept}"
         self._window.say(f"Imported {wanted.source.name}", words)
         QTimer.singleShot(0, self, self._put_callout_away)  # once the canvas has heard of it too
 

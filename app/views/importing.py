@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +34,14 @@ class Known:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be imported. `weights` is where its state_dict goes, None for nowhere; `sha256` is of the text that a
-    person saw, where the model is in a file of theirs."""
+    """What is to be imported. With `keep_weights` the project starts from its state_dict; `sha256` is of the text that
+    a person saw, where the model is in a file of theirs."""
 
     source: ModelSource
     arguments: Mapping[str, Any] = field(default_factory=dict)
     inputs: tuple[ModelInput, ...] = ()
     pretrained: bool = False
-    weights: Path | None = None
+    keep_weights: bool = False
     sha256: str = ""
 
 
@@ -74,18 +76,36 @@ def read_model(wanted: Wanted, tell: Tell, cancelled: Callable[[], bool]) -> Pro
         text = read_text(Path(source.file))
         if digest(text) != wanted.sha256 or not layer_files.allowed(wanted.sha256):
             raise ImportFailed(f"{Path(source.file).name} was edited meanwhile and was not run; import it again")
-        return model_import.import_file(source, wanted.arguments, wanted.inputs, wanted.weights, cancelled=cancelled)
+        with tempfile.TemporaryDirectory(prefix="tapedeck-") as folder:
+            weights = Path(folder) / "its.safetensors" if wanted.keep_weights else None
+            project = model_import.import_file(source, wanted.arguments, wanted.inputs, weights, cancelled=cancelled)
+            if weights is None or cancelled():
+                return project
+            return _with_weights(project, lambda path: shutil.copyfile(weights, path), str(wanted.source), tell)
     tell(f"Making {source.name}")
     model = model_import.make_torchvision(source.name, wanted.arguments, wanted.pretrained)
     inputs = wanted.inputs or (model_import.usual_input(source.name),)
     tell(f"Following {source.name} from its input to its output")
     project = model_import.project_of(model, inputs, source.name, cancelled)
-    if wanted.weights is not None and not cancelled():
-        from app.export.weights import save_safetensors
+    if not wanted.keep_weights or cancelled():
+        return project
+    from app.export.weights import save_safetensors
 
-        tell("Writing its weights")
-        save_safetensors(model.state_dict(), wanted.weights)
-    return project
+    return _with_weights(project, lambda path: save_safetensors(model.state_dict(), path), source.name, tell)
+
+
+def _with_weights(project: Project, write: Callable[[Path], object], name: str, tell: Tell) -> Project:
+    """The project that starts from its model's weights; its notes say which of them the net has not."""
+    from app import own_layers, start_weights
+    from app.builder.analysis import analyse
+
+    tell("Keeping its weights")
+    analysis = analyse(project.graph, own_layers.ops_of(project))
+    project, left = start_weights.brought(project, analysis.source if analysis.runnable else None, write, name)
+    if not left:
+        return project
+    words = f"{len(left)} tensors of the model are not of the net and are not kept: {', '.join(left[:4])}."
+    return replace(project, notes=f"{project.notes}\n{words}")
 
 
 class Importer(QThread):

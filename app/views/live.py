@@ -118,6 +118,11 @@ class Live(QObject):
         return self.analysis is not None and self._answers(self._answered_question)
 
     @property
+    def net_runs(self) -> bool:
+        """Whether the net that is open is sound in itself, whatever its data, its loss and its start weights are."""
+        return self.up_to_date and self._bare is not None and self._bare.runnable
+
+    @property
     def in_front(self) -> Analysis | None:
         """What is known of the sheet in front: the network, or the block that one stands in."""
         return self.front_of(self.analysis) if self.analysis is not None else None

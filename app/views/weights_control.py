@@ -70,9 +70,9 @@ class WeightsControl(QObject):
         live = self._window.live
         if live.analysis is None or not live.up_to_date:
             return None, WAITING
-        if not live.analysis.runnable:
-            first = next(problem for problem in live.analysis.errors)
-            return None, f"The network cannot run yet, so nothing can be loaded into it: {first.message}."
+        if not live.net_runs:
+            first = next((f": {problem.message}" for problem in live.analysis.errors), "")
+            return None, f"The network cannot run yet, so nothing can be loaded into it{first}."
         return live.analysis.source, ""
 
     def load(self, start: StartWeights) -> None:
@@ -144,7 +144,7 @@ class WeightsControl(QObject):
         """How many of the net's tensors a run starts from."""
         self._enable()
         start = self._window.document.project.training.start
-        if start is not None and analysis.runnable:
+        if start is not None and self._window.live.net_runs:
             self._window.status.set_start(*start_words(start, analysis.source))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,16 +9,16 @@ from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QCloseEvent
-from PySide6.QtWidgets import QFileDialog, QStackedWidget, QWidget
+from PySide6.QtWidgets import QCheckBox, QStackedWidget, QWidget
 
 from app.background import Background, Failure
 from app.layer_files import allowed
 from app.project import Project
 from app.views.dialogs.base import Dialog
-from app.views.dialogs.import_pages import Entry, FilePage, ModelTrustDialog, TorchvisionPage, code_field
+from app.views.dialogs.import_pages import Entry, FilePage, ModelTrustDialog, TorchvisionPage
 from app.views.importing import Importer, Known, Wanted, known_models
 from app.views.layers_control import LayersControl
-from app.views.widgets import Button, Segmented
+from app.views.widgets import Segmented
 from app.views.widgets.painting import announce, label, set_property
 
 KEY = "import.models"
@@ -38,11 +37,14 @@ _CURES = (
     ("cannot be followed", "", "Check the inputs, or import a smaller part of the model."),
 )
 
+KEPT = "Training starts from them, an export writes them, and saving puts them beside the project."
+
 Open = Callable[[Project, Wanted], bool]
 
 
 class ImportDialog(Dialog):
-    """Two pages, and where the weights go. `open_project` is handed what came of it, and says whether it was opened."""
+    """Two pages, and whether the weights come along. `open_project` is handed what came of it, and says whether it was
+    opened."""
 
     def __init__(
         self, background: Background, layers: LayersControl, open_project: Open, parent: QWidget | None = None
@@ -55,10 +57,8 @@ class ImportDialog(Dialog):
         self.choice = Segmented([("torchvision", "torchvision"), ("file", "A Python file")], "Where the model is")
         self.torchvision, self.file = TorchvisionPage(), FilePage()
         self.pages = QStackedWidget()
-        self.weights = code_field("Not saved")
-        browse = Button("Choose …", icon="folder")
-        browse.clicked.connect(self._browse)
-        self.weights_entry = Entry("Save its weights", self.weights, "", browse)
+        self.weights = QCheckBox("Keep its weights")
+        self.weights_entry = Entry("Weights of the project", self.weights, KEPT)
         self.form = (self.choice, self.pages, self.weights_entry)
         self.state = label("", "label", "text3", wrap=True)
         for page in (self.torchvision, self.file):
@@ -75,7 +75,6 @@ class ImportDialog(Dialog):
         self.import_button = self.add_button("Import", "primary", default=True)
         self.import_button.clicked.connect(self.start)
         self.choice.changed.connect(self._turn)
-        self.weights.textChanged.connect(lambda _text: self._look())
         self._timer = QTimer(self, interval=LOOK, timeout=self._tell)
         room = parent.height() if parent is not None else 800
         self.setMinimumSize(520, 480)
@@ -119,22 +118,12 @@ class ImportDialog(Dialog):
         if self.running:
             return
         missing = self.page.ready()
-        problem, note = _weights_problem(self.weights.text().strip())
-        self.weights_entry.complain(problem or note, "error" if problem else "warn")
-        self.import_button.setEnabled(not missing and not problem)
+        self.import_button.setEnabled(not missing)
         self._say(missing.strip())
 
     def _say(self, words: str, tone: str = "text3") -> None:
         self.state.setText(words)
         set_property(self.state, "tone", tone)
-
-    def _browse(self) -> None:
-        wanted = self.torchvision.name if self.page is self.torchvision else self.file.names.currentText()
-        start = Path(self.weights.text()).expanduser() if self.weights.text() else Path.home()
-        start = start if start.suffix else start / f"{wanted.removesuffix('()') or 'weights'}.safetensors"
-        name, _ = QFileDialog.getSaveFileName(self, "Save its weights", str(start), "Weights (*.safetensors)")
-        if name:
-            self.weights.setText(name if Path(name).suffix else f"{name}.safetensors")
 
     # --- Importing
 
@@ -146,8 +135,7 @@ class ImportDialog(Dialog):
         wanted = self.page.wanted()
         if wanted is None:
             return
-        where = self.weights.text().strip()
-        wanted = replace(wanted, weights=Path(where).expanduser() if where else None)
+        wanted = replace(wanted, keep_weights=self.weights.isChecked())
         if wanted.source.file and not allowed(wanted.sha256):
             self._ask_trust(wanted)
         else:
@@ -207,7 +195,7 @@ class ImportDialog(Dialog):
         words = str(failure.error).strip() or type(failure.error).__name__
         known = next(((entry, cure) for phrase, entry, cure in _CURES if phrase in words), ("", ""))
         if isinstance(failure.error, OSError) or "cannot be written" in words:
-            known = ("", "Choose another place for the weights.")
+            known = ("", "Make room on the disk, or import it without its weights.")
         entry, cure = known
         told = " ".join(filter(None, (words if words.endswith(".") else f"{words}.", cure)))
         self.state.setToolTip(failure.traceback)
@@ -232,17 +220,3 @@ class ImportDialog(Dialog):
             self.reject()
         else:
             super().closeEvent(event)
-
-
-def _weights_problem(text: str) -> tuple[str, str]:
-    """Why weights cannot be written there, and what else is to be known of it."""
-    if not text:
-        return "", ""
-    path = Path(text).expanduser()
-    if path.suffix != ".safetensors":
-        return "Give it a name that ends in .safetensors.", ""
-    if not path.is_absolute() or not path.parent.is_dir():
-        return "Type the whole path, in a folder that is there.", ""
-    if path.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
-        return f"{path} cannot be written. Choose another place.", ""
-    return "", f"{path.name} will be replaced." if path.exists() else ""
