@@ -1,4 +1,4 @@
-"""`tapedeck export`: code, weights, training script and other formats, and the proof that they are the project's net."""
+"""`tapedeck export`: code, weights, a training script, other formats, and the proof that they are the project's net."""
 
 from __future__ import annotations
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from app.export import clean_process, measure
 from app.export.certify import Certificate, Files, certify, certify_export
 from app.export.clean_process import Stopped
 from app.export.weights import StateDict, save_pt, save_safetensors, write_text
 from app.rng import GENERATOR
 from app.source import InputSpec, Source, make_module
+from tests.export_here import work_here
 from tests.training_jobs import CONV_NET, net
 
 NORMED = net(
@@ -27,21 +25,7 @@ NORMED = net(
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the clean process does, without one: importing torch once more takes seconds."""
-
-    def ask(script: Path, question: dict[str, Any], folder: Path, *_: object) -> dict[str, Any]:
-        paths = {"answer": str(folder / "answer.json"), "progress": str(folder / "progress")}
-        whole = {**question, **paths, "barred": [], "threads": torch.get_num_threads()}
-        (folder / "ask.json").write_text(json.dumps(whole))
-        try:
-            measure.main(str(folder / "ask.json"))
-        except Exception as error:
-            raise clean_process.Broken(measure.told(error)) from error
-        return json.loads((folder / "answer.json").read_text())
-
-    monkeypatch.setattr(clean_process, "ask", ask)
-    monkeypatch.setattr(sys, "stdout", sys.stdout)
-    monkeypatch.setitem(sys.modules, "model", sys)
+    work_here(monkeypatch)
 
 
 def state_of(source: Source) -> StateDict:
