@@ -252,8 +252,10 @@ class WeightsDialog(Dialog):
         """What can be pressed, and what it would do."""
         found, count = self.model.found, len(self.model.taken)
         ready = self.held is not None and self.held.ours is not None and not self.running
-        for part in (self.all_button, self.none_button, self.some_button):
-            part.setVisible(not self.model.alone)
+        for part in (self.all_button, self.none_button):
+            part.setVisible(ready)
+        for part in (self.some_button, self.load_button):
+            part.setVisible(self.held is None or self.held.ours is not None)
         whole = found.strict and count == len(found.fitting)
         self.load_button.setEnabled(ready and whole)
         fits = "Every key of the net and of the file fits." if found.strict else "Load wants every key to fit."
