@@ -30,3 +30,4 @@ class Project:
     data: DataConfig = field(default_factory=DataConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     notes: str = ""
+    unfolded: frozenset[str] = frozenset()

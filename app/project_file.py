@@ -87,6 +87,7 @@ class _ProjectRecord(msgspec.Struct, forbid_unknown_fields=True):
     blocks: list[BlockRecord] = []
     layer_files: list[Text] = []
     notes: str = ""
+    unfolded: list[Text] = []
 
 
 def read(path: Path) -> Project:

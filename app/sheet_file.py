@@ -101,6 +101,7 @@ class BlockRecord(msgspec.Struct, forbid_unknown_fields=True):
     bends: list[BendRecord] = []
     params: list[ParamRecord] = []
     note: str = ""
+    unfolded: list[Text] = []
 
 
 class SheetRecord(Protocol):
@@ -109,6 +110,7 @@ class SheetRecord(Protocol):
     positions: Places
     comments: dict[str, CommentRecord]
     bends: list[BendRecord]
+    unfolded: list[str]
 
 
 # --- To records -------------------------------------------------------------------------------------------------
@@ -126,6 +128,8 @@ def sheet_record(sheet: Sheet) -> dict[str, Any]:
     if sheet.bends:
         raw["bends"] = [{**_edge(edge), "points": [_place(point) for point in points]}
                         for edge, points in sheet.bends.items()]  # fmt: skip
+    if sheet.unfolded:
+        raw["unfolded"] = [node for node in graph.nodes if node in sheet.unfolded]
     return raw
 
 
@@ -185,7 +189,7 @@ def _place(point: tuple[float, float]) -> list[float]:
 
 
 def sheet_parts(record: SheetRecord, graph: Graph, place: str) -> dict[str, Any]:
-    """Positions, comments and bends of a sheet, as arguments of a Project or a Block."""
+    """Positions, comments, bends and what is unfolded of a sheet, as arguments of a Project or a Block."""
     wires = set(graph.edges)
     bends = {Edge(b.source, b.output, b.target, b.port, b.index): tuple(b.points) for b in record.bends}
     for key, comment in record.comments.items():
@@ -196,6 +200,7 @@ def sheet_parts(record: SheetRecord, graph: Graph, place: str) -> dict[str, Any]
         "comments": FrozenMap({key: Comment(c.text, c.x, c.y, c.width, c.height, c.kind, c.color)
                                for key, c in record.comments.items()}),
         "bends": FrozenMap({edge: points for edge, points in bends.items() if edge in wires and points}),
+        "unfolded": frozenset(record.unfolded).intersection(graph.nodes),
     }  # fmt: skip
 
 

@@ -139,6 +139,19 @@ def _answer(sheet: Findings) -> Analysis:
     graph, walk, results = sheet.graph, sheet.walk, sheet.results
     problems = _problems(sheet)
     loud = {problem.node for problem in problems}
+    return replace(
+        known(graph, walk, results),
+        problems=tuple(sorted(problems, key=lambda problem: problem.severity)),
+        live=frozenset(step.id for step in walk.steps if step.live),
+        assumed=frozenset(
+            n.id for n in graph.nodes.values() if n.op != "output" and not n.muted and _unknown(results.get(n.id))
+        ),
+        quiet=frozenset(results.keys() - loud),
+    )
+
+
+def known(graph: Graph, walk: Plan, results: Mapping[str, StepResult]) -> Analysis:
+    """What the calls of a sheet gave; nothing is said of what is wrong with it. It costs no more than to look it up."""
     values = {
         (node, number): value
         for node, result in results.items()
@@ -152,16 +165,10 @@ def _answer(sheet: Findings) -> Analysis:
         source=Source(""),
         values=FrozenMap(values),
         resolved=FrozenMap({node: result.resolved for node, result in results.items()}),
-        problems=tuple(sorted(problems, key=lambda problem: problem.severity)),
         parameters=FrozenMap({n: r.outcome.parameters for n, r in results.items() if isinstance(r.outcome, Ran)}),
-        live=frozenset(step.id for step in walk.steps if step.live),
-        assumed=frozenset(
-            n.id for n in graph.nodes.values() if n.op != "output" and not n.muted and _unknown(results.get(n.id))
-        ),
         partial=True,
         walk=walk,
         results=results,
-        quiet=frozenset(results.keys() - loud),
     )
 
 

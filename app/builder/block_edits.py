@@ -56,7 +56,8 @@ def sheets(project: Whole) -> Iterator[tuple[str, Sheet]]:
 def with_sheet(project: W, name: str, sheet: Sheet) -> W:
     """The project with another sheet, nothing else changed: its ports are those it had."""
     if name == NETWORK:
-        return _whole(project, graph=sheet.graph, positions=sheet.positions, comments=sheet.comments, bends=sheet.bends)
+        parts = ("graph", "positions", "comments", "bends", "unfolded")
+        return _whole(project, **{part: getattr(sheet, part) for part in parts})
     return _whole(project, blocks=project.blocks.set(name, cast(Block, sheet)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from app.builder import edits
 from app.builder.block_edits import Whole, sheet_named, with_sheet
@@ -47,6 +47,8 @@ def expand(project: W, sheet: str, catalog: Catalog, instance: str) -> tuple[W, 
     nodes = FrozenMap({key: result.nodes[key] for key in order})
     whole = Graph(nodes, tuple(edges))
     after = _with_places(drawn, whole, instance, block, copies)
+    unfolded = {copy.ids[inner] for copy in copies for inner in block.unfolded if inner in copy.ids}
+    after = replace(cast(Any, after), unfolded=after.unfolded | unfolded)
     new_ids = frozenset(new for copy in copies for new in copy.ids.values())
     return with_sheet(project, sheet, after), new_ids
 

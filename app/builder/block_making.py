@@ -171,6 +171,7 @@ def _block(
         FrozenMap({key: comment for key, comment in drawn.comments.items() if _goes(comment, places, drawn)}),
         FrozenMap({edge: points for edge, points in drawn.bends.items() if {edge.source, edge.target} <= chosen}),
         params,
+        unfolded=drawn.unfolded & chosen,
     )
 
 

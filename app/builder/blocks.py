@@ -33,6 +33,7 @@ class Block:
     bends: Bends = field(default_factory=FrozenMap)
     params: tuple[Param, ...] = ()
     note: str = ""
+    unfolded: frozenset[str] = field(default=frozenset(), repr=False)  # a set has no order, so no text of its own
 
     @property
     def key(self) -> str:

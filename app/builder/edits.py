@@ -29,6 +29,7 @@ class Piece:
     positions: Positions
     comments: Comments = field(default_factory=FrozenMap)
     bends: Bends = field(default_factory=FrozenMap)
+    unfolded: frozenset[str] = frozenset()
 
 
 class NothingFits(rules.ConnectError):
@@ -41,9 +42,11 @@ def changed(
     positions: Positions | None = None,
     comments: Comments | None = None,
     bends: Bends | None = None,
+    unfolded: frozenset[str] | None = None,
 ) -> P:
     """The project with another graph, other positions, comments or bends; bends of wires that are gone are dropped."""
-    return sheet_changed(project, graph=graph, positions=positions, comments=comments, bends=bends)
+    parts = {"positions": positions, "comments": comments, "bends": bends, "unfolded": unfolded}
+    return sheet_changed(project, graph=graph, **parts)
 
 
 def _rewired(project: P, graph: Graph, led: Mapping[Edge, tuple[Point, ...]]) -> P:
@@ -290,7 +293,8 @@ def copy(project: Sheet, nodes: Iterable[str], notes: Iterable[str] = ()) -> Pie
     )
     places = FrozenMap({key: project.positions[key] for key in graph.nodes if key in project.positions})
     comments = FrozenMap({key: note for key, note in project.comments.items() if key in noted})
-    return Piece(graph, places, comments, bends.within(project.bends, graph.nodes))
+    unfolded = project.unfolded & graph.nodes.keys()
+    return Piece(graph, places, comments, bends.within(project.bends, graph.nodes), unfolded)
 
 
 def paste(project: P, piece: Piece, dx: float, dy: float) -> tuple[P, frozenset[str]]:
@@ -311,5 +315,6 @@ def paste(project: P, piece: Piece, dx: float, dy: float) -> tuple[P, frozenset[
         while f"c{number}" in comments:
             number += 1
         comments = comments.set(f"c{number}", replace(note, x=note.x + dx, y=note.y + dy))
-    pasted = changed(project, graph, project.positions.update(places), comments, project.bends.update(led))
+    unfolded = project.unfolded | {ids[node] for node in piece.unfolded if node in ids}
+    pasted = changed(project, graph, project.positions.update(places), comments, project.bends.update(led), unfolded)
     return pasted, frozenset(ids.values())

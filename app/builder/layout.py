@@ -12,6 +12,7 @@ from app.builder.sheet import Positions, Sheet
 from app.frozen import FrozenMap
 
 LEAST_ROW = 640.0  # the rows of a selection are as wide as it was, but not narrower
+WIDTHS = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6)  # of rows, in widths of a room; of two as good the first is taken
 
 
 def laid_out(sheet: P, nodes: Collection[str], sizes: Mapping[str, Size], row_width: float = ROW_WIDTH) -> P:
@@ -30,6 +31,22 @@ def laid_out(sheet: P, nodes: Collection[str], sizes: Mapping[str, Size], row_wi
     comments = notes_edits.carried(sheet, places, sizes) if sheet.comments else sheet.comments
     stay = {e: points for e, points in sheet.bends.items() if e.source not in moved and e.target not in moved}
     return edits.changed(sheet, positions=places, comments=comments, bends=FrozenMap(stay))
+
+
+def row_width(sheet: Sheet, sizes: Mapping[str, Size], room: Size) -> float:
+    """The width of rows with which all of a sheet is seen largest in a room."""
+    groups = _groups(sheet, sizes)
+
+    def zoom(width: float) -> float:
+        places = arrange(sheet.graph, sizes, width, groups)
+        if not places:
+            return 1.0
+        right = max(x + sizes.get(node, DEFAULT).width for node, (x, _) in places.items())
+        bottom = max(y + sizes.get(node, DEFAULT).height for node, (_, y) in places.items())
+        across, down = right - min(x for x, _ in places.values()), bottom - min(y for _, y in places.values())
+        return min(room.width / across, room.height / down, 1.0)
+
+    return max((room.width * times for times in WIDTHS), key=zoom)
 
 
 def _groups(sheet: Sheet, sizes: Mapping[str, Size]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """What a canvas shows: a graph, where its nodes stand, what is written beside them and how its wires are led.
 
-A project has one such sheet, and so has every block; edits take whichever is in front.
+A project has one such sheet, and so has every block; edits take whichever is in front. `unfolded` are the instances of
+blocks whose inside is seen where they stand.
 """
 
 from __future__ import annotations
@@ -54,13 +55,18 @@ class Sheet(Protocol):
     @property
     def bends(self) -> Bends: ...
 
+    @property
+    def unfolded(self) -> frozenset[str]: ...
+
 
 S = TypeVar("S", bound=Sheet)
 
 
 def changed(sheet: S, **parts: Any) -> S:
-    """The sheet with other parts; bends of wires that are gone go with them."""
+    """The sheet with other parts; bends of wires that are gone go with them, and so does what unfolded nodes were."""
     after = cast(S, replace(cast(Any, sheet), **{name: part for name, part in parts.items() if part is not None}))
+    if after.unfolded and not after.unfolded <= after.graph.nodes.keys():
+        after = cast(S, replace(cast(Any, after), unfolded=after.unfolded & after.graph.nodes.keys()))
     if not after.bends or after.graph is sheet.graph:
         return after
     wires = set(after.graph.edges)

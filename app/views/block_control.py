@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, QPoint, QPointF
@@ -194,6 +194,12 @@ class BlockControl(QObject):
     def open(self, node: str) -> bool:
         """Go into an instance; False if the node is none."""
         return self._window.place.enter(node)
+
+    def go_to(self, node: str, way: Sequence[str]) -> None:
+        """Go to a node inside an instance: to the sheet that it stands on, and select it there."""
+        steps = [(step, 0) for step in (node, *way)]
+        if self._window.place.go((*self._window.place.path, *steps[:-1])):
+            self._window.selection.set([steps[-1][0]])
 
     def edit_params(self) -> None:
         """Put the caret into the form of the selected node; Enter goes into an instance instead."""

@@ -40,6 +40,7 @@ class Links(QObject):
         window.palette_view.activated.connect(window.canvas.add_op)
         window.canvas.cureRequested.connect(window.cure)
         window.canvas.editRequested.connect(self._edit)
+        window.canvas.insideRequested.connect(window.block_control.go_to)
         window.canvas.exampleRequested.connect(window.actions_by_key["gallery"].trigger)
         window.inspector.cure_requested.connect(window.cure)
         window.inspector.frame_requested.connect(window.show_node)

@@ -183,6 +183,10 @@ def _block(window: MainWindow, actions: Actions) -> None:
         ("out", "Go &Out", control.go_out, "Alt+Up", ""),
         (),
         ("params", "Edit &Parameters of the Instance", control.edit_params, "Alt+Return", "inspector"),
+        ("canvas.unfold",),
+        ("canvas.unfold_level",),
+        ("canvas.fold_all",),
+        (),
         ("repeat", "&Repeat…", control.repeat, "Ctrl+Shift+R", ""),
         ("unique", "Make &Unique", control.make_unique, "Ctrl+U", ""),
         ("expose", "E&xpose Parameter…", control.expose, "Ctrl+Shift+X", ""),
@@ -193,7 +197,9 @@ def _block(window: MainWindow, actions: Actions) -> None:
         ("choose", "&Choose Library Folder…", library.choose_folder, "", ""),
     )
     for row in rows:
-        if row:
+        if len(row) == 1:
+            _adopt(window, actions, menu, row[0].removeprefix("canvas."))
+        elif row:
             key, text, does, shortcut, icon = row
             actions.add(menu, f"block.{key}", text, does, shortcut, icon)
         else:

@@ -13,13 +13,14 @@ from app.builder.catalog import Catalog
 from app.document import Document
 from app.project import Project
 from app.views import theme
-from app.views.canvas import actions
+from app.views.canvas import actions, insides
 from app.views.canvas.autoscroll import AutoScroll
 from app.views.canvas.breadcrumb import Breadcrumb
 from app.views.canvas.callouts import Callouts
 from app.views.canvas.commands import Commands
 from app.views.canvas.connect_box import ConnectBox, Connector
 from app.views.canvas.finder import Finder
+from app.views.canvas.folding import Folding
 from app.views.canvas.geometry import bounds
 from app.views.canvas.glide import Glide
 from app.views.canvas.hand import Hand
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 
 SAID_FOR = 6000
 CACHE_KILOBYTES = 64 * 1024
-DRAWN = ("graph", "positions", "comments", "bends")  # the parts of a project that stand on the canvas
+DRAWN = ("graph", "positions", "comments", "bends", "unfolded")  # the parts of a project that stand on the canvas
 LEAST_SHARE = 0.001  # what is a smaller part of the network has the lowest colour
 
 
@@ -61,6 +62,7 @@ class Canvas(QWidget):
     editRequested = Signal(str)  # node id: Enter or a double click
     renameRequested = Signal(str, str)  # node id, name; the canvas renames by itself
     exampleRequested = Signal()
+    insideRequested = Signal(str, object)  # node, the way from it to a node inside: a double click there
     leaveRequested = Signal()  # Esc with nothing to cancel: out of the block
     said = Signal(str)  # why something was not done
 
@@ -76,6 +78,7 @@ class Canvas(QWidget):
         self.scroll = AutoScroll(self.view)
         self.glide = Glide(self.scene, self)
         self.hand = Hand(self)
+        self.folding = Folding(self)
         self.more_actions: list[QAction] = []  # of the window, for the menu of a node
         self._framed = False
         self._running = False
@@ -136,6 +139,8 @@ class Canvas(QWidget):
         view.search_wanted.connect(self.finder.at)
         view.loose_end.connect(self.finder.for_loose_end)
         view.open_wanted.connect(self.editRequested)
+        view.inside_wanted.connect(self.insideRequested)
+        view.fold_wanted.connect(self.folding.toggle_at)
         view.note_wanted.connect(self.writing.edit)
         view.parameter_wanted.connect(self.connector.to_parameter)
         view.pressed.connect(self.glide.finish)
@@ -306,6 +311,7 @@ class Canvas(QWidget):
 
     def _retheme(self) -> None:
         forget_fonts()
+        insides.forget()
         self.scene.retheme()
         self.legend.refont()
         self.word.restyle()

@@ -29,7 +29,7 @@ def to_text(piece: Piece, blocks: Blocks = FrozenMap()) -> str:  # noqa: B008  i
     taken: Blocks = FrozenMap()
     for name in used(piece.graph):
         taken = taken.update(with_contents(blocks, name)) if name in blocks else taken
-    project = Project(NAME, piece.graph, piece.positions, piece.comments, piece.bends, taken)
+    project = Project(NAME, piece.graph, piece.positions, piece.comments, piece.bends, taken, unfolded=piece.unfolded)
     return project_file.dumps(project).decode()
 
 
@@ -53,4 +53,5 @@ def from_text(text: str) -> tuple[Piece, Library]:
     names = [name for name in used(project.graph) if name in project.blocks]
     offers = [Entry(name, Path(), with_contents(project.blocks, name), PASTED) for name in names]
     sheet = with_ops(project, {entry.block.key: entry.key for entry in offers})
-    return Piece(sheet.graph, sheet.positions, sheet.comments, sheet.bends), Library(tuple(offers))
+    piece = Piece(sheet.graph, sheet.positions, sheet.comments, sheet.bends, sheet.unfolded)
+    return piece, Library(tuple(offers))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from app.builder.blocks import Block
 from app.builder.catalog import Catalog
 from app.builder.graph import Edge, Graph
 from app.builder.problems import Problem
@@ -15,6 +16,10 @@ from app.views.canvas.summary import compact, detail_line, has_detail, summary_l
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
+    from app.builder.shapes import Inside
+
+K = TypeVar("K")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -47,14 +52,48 @@ class Face:
     shared: bool = False  # its module is called by another node too
     block: bool = False
     badge: str = ""  # how often it stands behind itself
+    inside: Inner | None = None  # of a block that is unfolded
 
     @property
     def signed(self) -> bool:
         """Whether an icon stands at the right of the name."""
         return bool(self.state) or self.muted or self.frozen or self.shared
 
+    def number_of(self, port: str, index: int = 0) -> int:
+        """Which of the pins a wire into `port` ends at."""
+        first = -1
+        for number, pin in enumerate(self.inputs):
+            if pin.port == port:
+                if pin.index == index:
+                    return number
+                first = number if first < 0 else first
+        return max(first, 0)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A block as its sheet is drawn: the faces of all its nodes as long as nothing is known of shapes."""
+
+    block: Block
+    faces: FrozenMap[str, Face]
+
+
+@dataclass(frozen=True)
+class Inner:
+    """What is seen inside an instance: its faces at that instance, and what the outputs in it give, as text.
+
+    The places of things follow from `drawn` alone, so that nothing moves when shapes become known.
+    """
+
+    drawn: Drawn
+    faces: FrozenMap[str, Face]
+    carried: FrozenMap[tuple[str, int], str] = FrozenMap()
+
 
 Problems = dict[str, tuple[Problem, ...]]
+_KEPT = 512
+_drawn: OrderedDict[int, tuple[tuple[object, ...], Drawn]] = OrderedDict()
+_inner: OrderedDict[tuple[int, int], tuple[Drawn, Inside, Inner]] = OrderedDict()
 
 
 def problems_by_node(analysis: Analysis | None) -> Problems:
@@ -75,8 +114,15 @@ def learnt_of(before: Analysis | None, after: Analysis) -> set[str]:
     return values | known | (before.graph.nodes.keys() ^ after.graph.nodes.keys())
 
 
-def face_of(graph: Graph, node_id: str, catalog: Catalog, analysis: Analysis | None, problems: Problems) -> Face:
-    """The face of a node."""
+def face_of(
+    graph: Graph,
+    node_id: str,
+    catalog: Catalog,
+    analysis: Analysis | None,
+    problems: Problems,
+    unfolded: bool = False,
+) -> Face:
+    """The face of a node; of an instance of a block with its inside if it is `unfolded`."""
     node = graph.nodes[node_id]
     spec = catalog.of(graph, node)
     parameters = analysis.parameters.get(node_id) if analysis else None
@@ -101,7 +147,55 @@ def face_of(graph: Graph, node_id: str, catalog: Catalog, analysis: Analysis | N
         shared=node_id in graph.shared,
         block=spec.kind == "block",
         badge=f"×{repeat}" if repeat > 1 else "",
+        inside=_inner_of(spec.definition, node_id, catalog, analysis) if unfolded and spec.definition else None,
     )
+
+
+def _inner_of(block: Block, node: str, catalog: Catalog, analysis: Analysis | None) -> Inner:
+    """What is seen inside an instance of a block."""
+    drawn = drawn_of(block, catalog)
+    result = analysis.results.get(node) if analysis else None
+    inside = result.turns[0].inside if result is not None and result.turns else None
+    if inside is None:
+        return Inner(drawn, drawn.faces)
+    key = (id(drawn), id(inside))
+    kept = _inner.get(key)
+    if kept is not None and kept[0] is drawn and kept[1] is inside:
+        return kept[2]
+    from app.builder.analysis import known
+
+    here = known(block.graph, inside.plan, inside.results)
+    carried = FrozenMap({end: str(value) for end, value in here.values.items()})
+    inner = Inner(drawn, _faces(block, catalog, here), carried)
+    _keep(_inner, key, (drawn, inside, inner))
+    return inner
+
+
+def drawn_of(block: Block, catalog: Catalog) -> Drawn:
+    """How a block is drawn. Asked again it gives the same, for as long as it is."""
+    graph = block.graph
+    specs = [catalog.of(graph, node) for node in graph.nodes.values()]
+    stands_on: tuple[object, ...] = (block, *(spec.definition or spec for spec in specs))
+    for node, spec in zip(graph.nodes, specs, strict=True):
+        if node in block.unfolded and spec.definition is not None:
+            stands_on = (*stands_on, drawn_of(spec.definition, catalog))
+    kept = _drawn.get(id(block))
+    if kept is None or kept[0] != stands_on:
+        kept = stands_on, Drawn(block, _faces(block, catalog, None))
+        _keep(_drawn, id(block), kept)
+    return kept[1]
+
+
+def _faces(block: Block, catalog: Catalog, known: Analysis | None) -> FrozenMap[str, Face]:
+    nodes = block.graph.nodes
+    return FrozenMap({node: face_of(block.graph, node, catalog, known, {}, node in block.unfolded) for node in nodes})
+
+
+def _keep(memory: OrderedDict[K, T], key: K, value: T) -> None:
+    memory[key] = value
+    memory.move_to_end(key)
+    if len(memory) > _KEPT:
+        memory.popitem(last=False)
 
 
 def _arriving(node_id: str, analysis: Analysis | None) -> str:

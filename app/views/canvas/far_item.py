@@ -10,12 +10,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from PySide6.QtCore import QRectF, Qt
+from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen
 from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 
 from app.views import theme
 from app.views.canvas.geometry import EVERYWHERE, HEADER, bounds
+from app.views.canvas.painter import GROUND
 
 if TYPE_CHECKING:
     from app.builder.graph import Edge
@@ -41,21 +42,34 @@ class _Bundle(Generic[T]):
 
 
 class NodeBundle(_Bundle["NodeItem"]):
-    """Rectangles by colour: bodies, the blocks of their categories, rings of their states."""
+    """Rectangles by colour: bodies, the blocks of their categories, rings of their states. Unfolded blocks are `frames`
+    with the lines in them."""
 
     def make(self, now: Theme) -> None:
+        self.frames: list[QRectF] = []
+        self.lines = QPainterPath()
         self.bodies: list[QRectF] = []
         self.blocks: Rects = defaultdict(list)
         self.rings: Rects = defaultdict(list)
         for item in self.members:
-            body = item.body
-            self.bodies.append(body)
-            self.blocks[item.far_color(now).rgba()].append(QRectF(body.left(), body.top(), body.width(), HEADER))
+            self._add(item, QPointF(), now)
             ring = item.far_ring(now)
             if ring is not None:
-                self.rings[ring.rgba()].append(body)
-        self.area = bounds(self.bodies)
+                self.rings[ring.rgba()].append(item.body)
+        self.area = bounds([item.body for item in self.members])
         self.stale = False
+
+    def _add(self, item: NodeItem, at: QPointF, now: Theme) -> None:
+        body, inner = item.body.translated(at), item.inner
+        self.blocks[item.far_color(now).rgba()].append(QRectF(body.left(), body.top(), body.width(), HEADER))
+        if inner is None:
+            self.bodies.append(body)
+            return
+        self.frames.append(body)
+        for wire in inner.wires.values():
+            self.lines.addPath(wire.way.path.translated(body.topLeft() + inner.plan.shift))
+        for other in inner.nodes.values():
+            self._add(other, body.topLeft(), now)
 
 
 class WireBundle(_Bundle["WireItem"]):
@@ -121,9 +135,13 @@ class FarItem(QGraphicsItem):
         """The rectangles of all nodes by the colours of their categories, those with errors by theirs."""
         now = theme.current()
         found: Rects = defaultdict(list)
+        frames = [item for item in self._all_nodes.values() if item.inner is not None]
+        for item in frames:  # under all else
+            _map_frame(item, QPointF(), found, now)
         for item in self._all_nodes.values():
-            color = now.error if item.face.state == "error" else item.far_color(now)
-            found[color.rgba()].append(item.body)
+            if item.inner is None:
+                color = now.error if item.face.state == "error" else item.far_color(now)
+                found[color.rgba()].append(item.body)
         return found
 
     def boundingRect(self) -> QRectF:
@@ -148,6 +166,13 @@ class FarItem(QGraphicsItem):
         painter.setPen(Qt.PenStyle.NoPen)
         nodes = [bundle for bundle in self._nodes if bundle.area.intersects(area)]
         for bundle in nodes:
+            if bundle.frames:
+                painter.setBrush(theme.mix(now.canvas, now.raised, GROUND))
+                painter.setPen(_thin(now.line3.rgba(), 1))
+                painter.drawRects(bundle.frames)
+                painter.setBrush(Qt.BrushStyle.NoBrush)
+                painter.strokePath(bundle.lines, _thin(now.wire.rgba(), 1))
+                painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(now.pressed)
             painter.drawRects(bundle.bodies)
             for color, rects in bundle.blocks.items():
@@ -169,6 +194,17 @@ def _bundled(items: Iterable[Any], before: list[B], kind: type[B]) -> list[B]:
         bundle if bundle is not None and bundle.members == part else kind(part)
         for part, bundle in zip(parts, old, strict=False)
     ]
+
+
+def _map_frame(item: NodeItem, at: QPointF, found: Rects, now: Theme) -> None:
+    """An unfolded block of a map, and what is in it."""
+    body, inner = item.body.translated(at), item.inner
+    if inner is None:
+        found[item.far_color(now).rgba()].append(body)
+        return
+    found[(now.error if item.face.state == "error" else now.line2).rgba()].append(body)
+    for other in inner.nodes.values():
+        _map_frame(other, body.topLeft(), found, now)
 
 
 def _thin(color: int, width: int) -> QPen:

@@ -29,13 +29,15 @@ OUTLINE = 9.0  # painted round a node: ports, selection, the running ring, the r
 
 @dataclass(frozen=True)
 class Shape:
-    """A node's extent and the heights of its ports under its top. `base` is the height without the gradient strip."""
+    """A node's extent and the heights of its ports under its top. `base` is the height without the gradient strip,
+    `line` the height on which ports lie where that is not the middle."""
 
     width: float
     base: float
     strip: bool
     inputs: tuple[float, ...]
     outputs: tuple[float, ...]
+    line: float | None = None
 
     @property
     def height(self) -> float:
@@ -44,7 +46,7 @@ class Shape:
     @property
     def anchor(self) -> float:
         """The line on which the ports lie; aligned nodes have it in common."""
-        return self.base / 2
+        return self.base / 2 if self.line is None else self.line
 
     @property
     def rect(self) -> QRectF:
@@ -63,6 +65,10 @@ class Shape:
 
 def shape_of(face: Face, strip: bool = False) -> Shape:
     """The shape of a node with this face."""
+    if face.inside is not None:
+        from app.views.canvas.insides import frame_shape
+
+        return frame_shape(face, strip)
     name = NAME_LEFT + text_width(face.name, "node") + INSET + beside_name(face)
     line = INSET + text_width(face.line, "label") + INSET
     detail = INSET + text_width(face.detail, "caption") + INSET if face.detail else 0.0
@@ -76,6 +82,14 @@ def beside_name(face: Face) -> float:
     """The room that an icon, a count and the sign of a block take at the right of the name."""
     badge = text_width(face.badge, "caption") + 2 * BADGE_PAD + 4.0 if face.badge else 0.0
     return badge + (20.0 if face.signed else 0.0) + (14.0 if face.block else 0.0)
+
+
+def fold_area(face: Face, shape: Shape) -> QRectF:
+    """Where a press folds or unfolds a block, from its top left corner; empty for what is none."""
+    if not face.block:
+        return QRectF()
+    right = shape.width - INSET + 3 - (20.0 if face.signed else 0.0)
+    return QRectF(right - 16, 4, 20, 20)
 
 
 def _spread(count: int, height: float) -> tuple[float, ...]:

@@ -136,7 +136,7 @@ class DropOp(Gesture):
 
 
 def begin(view: CanvasView, point: QPointF, keys: Modifiers) -> Gesture | None:
-    """The gesture that a press of the left button at a point begins; a cut is made at once."""
+    """The gesture that a press of the left button at a point begins; a cut is made, and a block folded, at once."""
     hit = view.canvas_scene.hit(point, view.zoom)
     if hit.wire is not None:
         if keys & Modifiers.AltModifier:
@@ -147,6 +147,10 @@ def begin(view: CanvasView, point: QPointF, keys: Modifiers) -> Gesture | None:
         return from_port(view, point, hit)
     if hit.note is not None and hit.grip:
         return ResizeNote(view, point, hit.note, hit.grip)
+    if hit.node is not None and hit.folds:
+        view.commands.select([hit.node])
+        view.fold_wanted.emit(hit.node, hit.inside)
+        return None
     if hit.node is not None or hit.note is not None:
         return Move(view, point, hit.node, hit.note)
     return Marquee(view, point)

@@ -12,7 +12,8 @@ from app.views.canvas.faces import Pin
 class Hit:
     """What a point of the scene means: a port of a node, a node, a wire, its bend of a number, a note, or nothing.
 
-    `grip` says which edges of a note are taken hold of, by the letters l, r, t, b.
+    `grip` says which edges of a note are taken hold of, by the letters l, r, t, b. `inside` is the way to a node in a
+    block that is unfolded; `folds` says that a press folds or unfolds the block, the one at the end of that way.
     """
 
     node: str | None = None
@@ -22,6 +23,8 @@ class Hit:
     bend: int | None = None
     note: str | None = None
     grip: str = ""
+    inside: tuple[str, ...] = ()
+    folds: bool = False
 
 
 NOTHING = Hit()

@@ -23,7 +23,10 @@ NODE = (
     "comment", None, "delete", "delete_reconnect", None, "lay_out", "frame_selection",
 )  # fmt: skip
 NOTE = (None, "cut", "copy", "duplicate", "comment", None, "delete", None, "frame_selection")
-EMPTY = ("search", "comment", "paste", None, "select_all", "lay_out", None, "frame_all", "zoom_100")
+EMPTY = (
+    "search", "comment", "paste", None, "select_all", "lay_out", None, "unfold_level", "fold_all", None, "frame_all",
+    "zoom_100",
+)  # fmt: skip
 
 
 def menu_for(canvas: Canvas, hit: Hit, spot: QPoint) -> QMenu:
@@ -35,8 +38,16 @@ def menu_for(canvas: Canvas, hit: Hit, spot: QPoint) -> QMenu:
     elif hit.note is not None:
         _of_note(canvas, menu, hit.note)
     elif hit.node is not None:
+        if hit.inside:
+            _of_inside(canvas, menu, hit.node, hit.inside)
         if hit.node not in canvas.selection.ids:
             canvas.commands.select([hit.node])
+        nodes = canvas.folding.instances()
+        if nodes:
+            verb = "Fold" if canvas.folding.is_unfolded(nodes) else "Unfold"
+            _add(menu, f"{verb}\tU", canvas.folding.toggle, "chevron-down")
+            menu.addAction(canvas.actions["unfold_level"])
+            menu.addSeparator()
         _fill(canvas, menu, NODE, point)
         if canvas.more_actions:
             menu.addSeparator()
@@ -58,6 +69,17 @@ def _fill(canvas: Canvas, menu: QMenu, keys: Iterable[str | None], point: QPoint
             _add(menu, "Put in a Frame\tC", canvas.hand.comment, "comment")
         else:
             menu.addAction(canvas.actions[key])
+
+
+def _of_inside(canvas: Canvas, menu: QMenu, node: str, way: tuple[str, ...]) -> None:
+    """What can be done with a node in an unfolded block, before what can be done with the block."""
+    face = canvas.scene.nodes[node].face_at(way)
+    if face is not None:
+        if face.block:
+            verb = "Fold" if face.inside is not None else "Unfold"
+            _add(menu, f"{verb} {face.name}", lambda: canvas.folding.toggle_at(node, way), "chevron-down")
+        _add(menu, f"Go to {face.name}", lambda: canvas.insideRequested.emit(node, way))
+        menu.addSeparator()
 
 
 def _of_wire(canvas: Canvas, menu: QMenu, wire: Edge, bend: int | None, point: QPointF) -> None:

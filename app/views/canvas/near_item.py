@@ -6,7 +6,7 @@ and a node is put down as the picture that was made of it when it last changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,9 +23,21 @@ from app.views.canvas.wire_item import LABEL_HEIGHT, WireItem, paint_chip
 
 if TYPE_CHECKING:
     from app.builder.graph import Edge
+    from app.views.canvas.insides import InnerLook
 
 LABELS = 1.0  # the layer of labels and nodes; bends lie between it and the wires
 REST = 90  # milliseconds
+
+
+class Layer(QGraphicsItem):
+    """Holds all items, to hide them at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFlag(QGraphicsItem.GraphicsItemFlag.ItemHasNoContents)
+
+    def boundingRect(self) -> QRectF:
+        return QRectF()
 
 
 class WiresItem(QGraphicsItem):
@@ -95,18 +107,23 @@ class NodesItem(QGraphicsItem):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         wires = [wire for edge in self._wire_index.inside(area) if (wire := self._wires[edge]).chip.visible]
         wires.sort(key=_order)
-        nodes = [self._nodes[node] for node in self._index.inside(area.adjusted(-OUTLINE, -OUTLINE, OUTLINE, OUTLINE))]
-        nodes.sort(key=_order)
+        nodes = [self._nodes[node] for node in self._index.inside(_wide(area))]
+        nodes.sort(key=_level)
+        zoom = painter.worldTransform().m11()
+        for item in nodes:
+            if item.inner is not None:
+                _paint_frame(painter, item, area, zoom)
         if _takes_pictures(painter):
-            self._put_down(painter, wires, nodes)
+            self._put_down(painter, wires, nodes, area)
         else:
-            _paint_out(painter, wires, nodes)
+            for thing in _things(wires, nodes, area, QTransform(), zoom):
+                _at(painter, thing.at, thing.paint)
 
-    def _put_down(self, painter: QPainter, wires: list[WireItem], nodes: list[NodeItem]) -> None:
+    def _put_down(self, painter: QPainter, wires: list[WireItem], nodes: list[NodeItem], area: QRectF) -> None:
         """Labels and nodes as pictures."""
         view = painter.worldTransform()
         scale = (view.m11(), painter.device().devicePixelRatio())
-        wanted = [_label(wire, view) for wire in wires] + [_node(item, view) for item in nodes]
+        wanted = list(_things(wires, nodes, area, view, view.m11()))
         painter.setWorldTransform(QTransform())
         painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
         hurry, self._zoom = scale[0] != self._zoom or self._rest.isActive(), scale[0]
@@ -116,23 +133,68 @@ class NodesItem(QGraphicsItem):
             self._rest.start(REST if hurry else 0)
 
 
+def _things(
+    wires: Iterable[WireItem], nodes: Iterable[NodeItem], area: QRectF, view: QTransform, zoom: float
+) -> Iterator[Wanted]:
+    """Labels and nodes, and in the place of an unfolded block those in it; of these only what an area touches."""
+    for wire in wires:
+        yield _label(wire, view)
+    for item in nodes:
+        if item.inner is None:
+            yield _node(item, view, zoom)
+        else:
+            yield from _inside(item, item.inner, area.translated(-item.pos()), view, zoom)
+
+
+def _inside(item: NodeItem, inner: InnerLook, area: QRectF, view: QTransform, zoom: float) -> Iterator[Wanted]:
+    here = QTransform.fromTranslate(item.x(), item.y()) * view
+    labels = QTransform.fromTranslate(inner.plan.shift.x(), inner.plan.shift.y()) * here
+    for wire in inner.wires_in(area):
+        if wire.chip.visible:
+            yield _label(wire, labels)
+    yield from _things((), inner.nodes_in(_wide(area)), area, here, zoom)
+
+
+def _paint_frame(painter: QPainter, item: NodeItem, area: QRectF, zoom: float) -> None:
+    """An unfolded block without the nodes and labels in it, and such blocks in it."""
+    inner = item.inner
+    assert inner is not None
+    here = area.translated(-item.pos())
+    painter.save()
+    painter.translate(item.pos())
+    item.paint(painter, zoom >= LEGIBLE, here)
+    for other in inner.nodes_in(here):
+        if other.inner is not None:
+            _paint_frame(painter, other, here, zoom)
+    painter.restore()
+
+
 def _label(wire: WireItem, view: QTransform) -> Wanted:
     chip = wire.chip
     extent = QRectF(-1, -1, chip.width + 2, LABEL_HEIGHT + 2)
     return Wanted(view.map(chip.place), chip.look, 0, extent, partial(_paint_chip, chip.look, chip.width))
 
 
-def _node(item: NodeItem, view: QTransform) -> Wanted:
-    paint = partial(_paint_node, item, view.m11())
-    return Wanted(view.map(item.pos()), item.node, item.version, item.own_extent, paint)
+def _node(item: NodeItem, view: QTransform, zoom: float) -> Wanted:
+    """A picture's key is the item: nodes of several sheets are seen at once, and may have the same ids."""
+    paint = partial(_paint_node, item, zoom)
+    return Wanted(view.map(item.pos()), item, item.version, item.own_extent, paint)
+
+
+def _wide(area: QRectF) -> QRectF:
+    return area.adjusted(-OUTLINE, -OUTLINE, OUTLINE, OUTLINE)
 
 
 def _exposed(option: QStyleOptionGraphicsItem) -> QRectF:
     return option.exposedRect  # type: ignore[attr-defined,no-any-return]
 
 
-def _order(item: NodeItem | WireItem) -> tuple[bool, int]:
+def _order(item: WireItem) -> tuple[bool, int]:
     return item.raised, item.rank
+
+
+def _level(item: NodeItem) -> tuple[bool, bool, int]:
+    return item.level
 
 
 def _takes_pictures(painter: QPainter) -> bool:
@@ -149,16 +211,7 @@ def _paint_node(item: NodeItem, zoom: float, painter: QPainter) -> None:
     item.paint(painter, zoom >= LEGIBLE)
 
 
-def _paint_out(painter: QPainter, wires: list[WireItem], nodes: list[NodeItem]) -> None:
-    """Labels and nodes as lines and letters."""
-    zoom = painter.worldTransform().m11()
-    for wire in wires:
-        _at(painter, wire.chip.place, partial(_paint_chip, wire.chip.look, wire.chip.width))
-    for item in nodes:
-        _at(painter, item.pos(), partial(_paint_node, item, zoom))
-
-
-def _at(painter: QPainter, place: QPointF, paint: partial[None]) -> None:
+def _at(painter: QPainter, place: QPointF, paint: Callable[[QPainter], None]) -> None:
     painter.save()
     painter.translate(place)
     paint(painter)

@@ -8,15 +8,19 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QColor, QPainter, QPixmap
 
 from app.views.canvas.faces import Face, Pin
-from app.views.canvas.geometry import OUTLINE, PORT_REACH, Shape, shape_of
+from app.views.canvas.geometry import OUTLINE, PORT_REACH, Shape, fold_area, shape_of
 from app.views.canvas.ground import Ground
 from app.views.canvas.painter import NodeLook, heat_cells, paint_ports
 from app.views.theme import Theme
+
+if TYPE_CHECKING:
+    from app.views.canvas.insides import InnerLook
 
 MOST_CELLS, FEWEST_CELLS = 40, 24
 
@@ -29,7 +33,7 @@ class NodeItem:
     `rank` says which of two nodes that overlap is painted later; `version` is another whenever it looks different.
     """
 
-    def __init__(self, node: str, face: Face, ground: Ground) -> None:
+    def __init__(self, node: str, face: Face, ground: Ground, shape: Shape | None = None) -> None:
         self.node = node
         self.rank = 0
         self.version = next(_versions)
@@ -43,7 +47,7 @@ class NodeItem:
         self._dash = 0.0
         self._marks: dict[tuple[bool, int], str] = {}
         self._place = QPointF()
-        self._shape = shape_of(face)
+        self._shape = shape or shape_of(face)
         self._body = self._shape.rect
         self._look: NodeLook | None = None
 
@@ -77,6 +81,32 @@ class NodeItem:
         """Whether it lies over the others."""
         return self._selected
 
+    @property
+    def level(self) -> tuple[bool, bool, int]:
+        """What is painted later has a higher one: unfolded blocks lie under all else, what is selected over it."""
+        return self._face.inside is None, self._selected, self.rank
+
+    @property
+    def inner(self) -> InnerLook | None:
+        """What is seen inside, of a block that is unfolded."""
+        if self._face.inside is None:
+            return None
+        from app.views.canvas.insides import look_of
+
+        return look_of(self._face.inside)
+
+    def within(self, point: QPointF) -> tuple[tuple[str, ...], bool]:
+        """The way to the innermost node at a point of the scene, through what is unfolded, and whether the point is
+        where that node, or this one if the way is empty, is folded or unfolded."""
+        here = point - self._place
+        inner = self.inner
+        if inner is not None:
+            for item in reversed(inner.nodes_in(QRectF(here.x(), here.y(), 0.1, 0.1))):
+                if item.body.contains(here):
+                    way, folds = item.within(here)
+                    return (item.node, *way), folds
+        return (), fold_area(self._face, self._shape).contains(here)
+
     def pos(self) -> QPointF:
         """Its top left corner on the scene."""
         return QPointF(self._place)
@@ -86,6 +116,31 @@ class NodeItem:
 
     def y(self) -> float:
         return self._place.y()
+
+    def words_of(self, way: Sequence[str]) -> str:
+        """A node inside, by the way to it, in words: its name, what it is and what it gives."""
+        found = self._inside(way)
+        if found is None:
+            return ""
+        item, inner = found
+        lines = [item.face.name, item.face.line, item.face.detail]
+        lines += [inner.inner.carried.get((item.node, number), "") for number in range(len(item.face.outputs))]
+        return "\n".join(line for line in lines if line)
+
+    def face_at(self, way: Sequence[str]) -> Face | None:
+        """The face of a node inside, None if it is not seen."""
+        found = self._inside(way)
+        return found[0].face if found is not None else None
+
+    def _inside(self, way: Sequence[str]) -> tuple[NodeItem, InnerLook] | None:
+        """A node inside and what it stands in."""
+        item, inner = self, self.inner
+        for number, step in enumerate(way):
+            inner = item.inner if number else inner
+            if inner is None or step not in inner.nodes:
+                return None
+            item = inner.nodes[step]
+        return (item, inner) if inner is not None and way else None
 
     def set_pos(self, place: QPointF) -> None:
         """Move it."""
@@ -207,13 +262,7 @@ class NodeItem:
 
     def input_number(self, port: str, index: int = 0) -> int:
         """Which of the pins a wire into `port` ends at."""
-        first = -1
-        for number, pin in enumerate(self._face.inputs):
-            if pin.port == port:
-                if pin.index == index:
-                    return number
-                first = number if first < 0 else first
-        return max(first, 0)
+        return self._face.number_of(port, index)
 
     def port_at(self, point: QPointF, reach: float = PORT_REACH) -> tuple[bool, int, Pin] | None:
         """The nearest port within reach of a point of the scene: (is an output, number, pin)."""
@@ -228,8 +277,11 @@ class NodeItem:
 
     # --- Painting
 
-    def paint(self, painter: QPainter, legible: bool) -> None:
-        """Put it down with its top left corner at the origin; texts are made when they are first wanted."""
+    def paint(self, painter: QPainter, legible: bool, area: QRectF | None = None) -> None:
+        """Put it down with its top left corner at the origin; texts are made when they are first wanted.
+
+        Of what is inside, the wires are painted that `area` touches. The nodes and labels in it are left out.
+        """
         if self._look is None:
             self._look = NodeLook(self._face, self._shape, self._words, counted=self._norms is not None)
         self._look.paint(
@@ -240,6 +292,9 @@ class NodeItem:
             dash=self._dash,
             legible=legible,
         )
+        inner = self.inner
+        if inner is not None:
+            inner.paint_wires(painter, area or self.own_extent, self._shape)
         if self._cells is not None:
             self._look.paint_strip(painter, self._cells)
         paint_ports(painter, self._look, self._selected, self._marks)

@@ -29,6 +29,7 @@ SIMPLE = 0.35  # under this zoom the whole is painted simply, see `far_item`
 LEGIBLE = 0.5  # under this zoom only names are written
 RADIUS = 6.0
 CARDS = ((8.0, 10.0), (4.0, 5.0))  # of a block: how far each peeks out above, and how far it is set in
+GROUND = 0.35  # how far the ground of an unfolded block is from the canvas to a node's
 DOT, RING = 4.0, 6.0
 
 FITS, REFUSES = "fits", "refuses"
@@ -42,7 +43,9 @@ class NodeLook:
         self._sign = face.state if face.state in ("error", "warning") else _sign(face)
         room = shape.width - INSET - beside_name(face) - NAME_LEFT
         self._name = elided(face.name, "node", room)
-        self._line = elided(face.line, "label", shape.width - 2 * INSET)
+        self._framed = face.inside is not None
+        beside = NAME_LEFT + self._name.width + INSET if self._framed else INSET
+        self._line = elided(face.line, "label", shape.width - beside - (beside_name(face) if self._framed else INSET))
         self._detail = elided(strip_words or face.detail, "caption", shape.width - 2 * INSET)
         self._count = TextLine(face.count if counted and strip_words else "", "caption")
         self._badge = TextLine(face.badge, "caption")
@@ -64,9 +67,12 @@ class NodeLook:
         now = theme.current()
         paths = _paths(self.shape.width, self.shape.height)
         painter.setPen(Qt.PenStyle.NoPen)
-        if self.face.block:
-            self._cards(painter, now)
-        painter.fillPath(paths.body, now.hover if hovered else now.raised)
+        if self._framed:
+            painter.fillPath(paths.body, theme.mix(now.canvas, now.hover if hovered else now.raised, GROUND))
+        else:
+            if self.face.block:
+                self._cards(painter, now)
+            painter.fillPath(paths.body, now.hover if hovered else now.raised)
         painter.fillPath(paths.header, self._header)
         painter.fillPath(paths.strip, self._category)
         if self.face.frozen:
@@ -74,7 +80,7 @@ class NodeLook:
             painter.setClipPath(paths.header)
             painter.strokePath(paths.hatch, QPen(now.line2, 1))
             painter.restore()
-        if self.face.muted:
+        if self.face.muted and not self._framed:
             middle = self.shape.height / 2
             painter.strokePath(_line(self.shape.width, middle), QPen(now.line3, 1.5))
         self._outline(painter, now, paths, hovered=hovered, selected=selected, active=active, dash=dash)
@@ -120,6 +126,10 @@ class NodeLook:
         self._beside_name(painter, ink)
         if not legible:
             return
+        if self._framed:
+            left = NAME_LEFT + self._name.width + INSET
+            self._line.draw(painter, left, _top(self._line, "label", NAME_BASE), now.text2)
+            return
         self._line.draw(painter, INSET, _top(self._line, "label", LINE_BASE), now.text2)
         if self._detail.text:
             self._detail.draw(painter, INSET, _top(self._detail, "caption", DETAIL_BASE), now.text3)
@@ -131,7 +141,7 @@ class NodeLook:
         """At the right of the name: how often it stands there, and that one can go in."""
         right = self.shape.width - INSET + 3 - (20.0 if self.face.signed else 0.0)
         if self.face.block:
-            icons.draw(painter, "chevron-right", "text2", right - 11, 9.5, 11)
+            icons.draw(painter, "chevron-down" if self._framed else "chevron-right", "text2", right - 11, 9.5, 11)
             right -= 14
         if self.face.badge:
             width = self._badge.width + 2 * BADGE_PAD
@@ -269,6 +279,16 @@ def forget_fonts() -> None:
     """The fonts are others now."""
     _ascent.cache_clear()
     geometry.forget_fonts()
+
+
+def paint_note(painter: QPainter, area: QRectF, text: str, color: str) -> None:
+    """A frame of a sheet that is seen in an unfolded block."""
+    now = theme.current()
+    painter.setPen(QPen(now.categories.get(color, now.line3), 1))
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    painter.drawRoundedRect(area, RADIUS, RADIUS)
+    line = elided(text.partition("\n")[0], "caption", max(area.width() - 2 * INSET, 0))
+    line.draw(painter, area.left() + INSET, area.top() + 6, now.text3)
 
 
 def heat_cells(norms: list[float | None], low: float, high: float) -> QPixmap:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPointF, QRectF, QTimer, Signal
-from PySide6.QtWidgets import QGraphicsItem, QGraphicsScene
+from PySide6.QtWidgets import QGraphicsScene
 
 from app.builder.arrange import Size
 from app.builder.catalog import Catalog
@@ -20,7 +20,7 @@ from app.views.canvas.faces import Face, Problems, face_of, learnt_of, problems_
 from app.views.canvas.far_item import FarItem
 from app.views.canvas.geometry import PORT_REACH, bounds, shape_of
 from app.views.canvas.hit import NOTHING, Hit
-from app.views.canvas.near_item import NodesItem, WiresItem
+from app.views.canvas.near_item import Layer, NodesItem, WiresItem
 from app.views.canvas.node_item import NodeItem
 from app.views.canvas.notes import Notes, subtotals
 from app.views.canvas.painter import SIMPLE
@@ -49,8 +49,9 @@ class CanvasScene(QGraphicsScene):
         self.places = Places(self.nodes)
         self.index = self.places.index
         self._drawn_positions: Positions = FrozenMap()
+        self._unfolded: frozenset[str] = frozenset()
         self._touched: int | None = None  # how often in the change under way
-        self._near = _Layer()
+        self._near = Layer()
         self.notes = Notes(self)
         self.bends = BendDots(self._near)
         self.wiring = Wiring(self.nodes, self.index, self.bends, self, QTimer(self))
@@ -112,7 +113,8 @@ class CanvasScene(QGraphicsScene):
         """Bring the items in line with a project. Nodes without a place are shown where `complete` puts them."""
         before, after = self.graph, project.graph
         noted, led = self.notes.show(project.comments), self.bends.show(project.bends)
-        if after is before and project.positions is self._drawn_positions:
+        folded, self._unfolded = self._unfolded ^ project.unfolded, project.unfolded
+        if after is before and project.positions is self._drawn_positions and not folded:
             if noted or led:
                 self.wiring.lead(led)
                 self._notes_changed()
@@ -120,14 +122,14 @@ class CanvasScene(QGraphicsScene):
             return
         self.graph, self._drawn_positions = after, project.positions
         with self._change():
-            self._change_items(before, after)
+            self._change_items(before, after, folded)
             self.wiring.lead(led)
         self._notes_changed()
         self.redrawn.emit()
 
-    def _change_items(self, before: Graph, after: Graph) -> None:
+    def _change_items(self, before: Graph, after: Graph, folded: frozenset[str]) -> None:
         swept: list[QRectF] = []
-        touched = self._change_nodes(before, after, swept)
+        touched = self._change_nodes(before, after, folded, swept)
         self.places.bring(after, self._drawn_positions, touched, swept)
         new = self.wiring.change(after)
         if after.edges is not before.edges or after.nodes.keys() != before.nodes.keys():
@@ -138,16 +140,19 @@ class CanvasScene(QGraphicsScene):
             self._show_wire_state(item)
         self.wiring.follow(touched, swept)
 
-    def _change_nodes(self, before: Graph, after: Graph, swept: list[QRectF]) -> set[str]:
-        """Make, remove and repaint nodes; returns those whose shape is new."""
-        if after is before:
+    def _change_nodes(self, before: Graph, after: Graph, folded: frozenset[str], swept: list[QRectF]) -> set[str]:
+        """Make, remove and repaint nodes, `folded` those that were folded or unfolded; returns those whose shape is
+        new."""
+        if after is before and not folded:
             return set()
         changed = differing(before.nodes, after.nodes)
         gone, came = moved(before.edges, after.edges)
         rewired = {end for edge in gone | came for end in (edge.source, edge.target)}
         touched = set()
         structure = False
-        for node in sorted(changed | rewired | (before.shared ^ after.shared)):
+        for node in sorted(changed | rewired | folded | (before.shared ^ after.shared)):
+            if node not in after.nodes and node not in self.nodes:
+                continue
             if node not in after.nodes:
                 self._remove(node, swept)
                 structure = True
@@ -169,7 +174,7 @@ class CanvasScene(QGraphicsScene):
         self.touch(item, item.extent)
 
     def _face(self, node: str) -> Face:
-        return face_of(self.graph, node, self.catalog, self.analysis, self.problems)
+        return face_of(self.graph, node, self.catalog, self.analysis, self.problems, node in self._unfolded)
 
     def drag(
         self,
@@ -203,6 +208,7 @@ class CanvasScene(QGraphicsScene):
         before, known = self.analysis, self.problems
         self.analysis, self.problems = analysis, problems_by_node(analysis)
         learnt = differing(known, self.problems) | learnt_of(before, analysis)
+        learnt |= {n for n in self._unfolded if before is None or before.results.get(n) is not analysis.results.get(n)}
         with self._change():
             self._show_faces(learnt)
             self.wiring.label(analysis, self.problems, set(self.wiring.of(learnt)))
@@ -344,14 +350,15 @@ class CanvasScene(QGraphicsScene):
         reach = max(PORT_REACH, min(PORT_REACH / zoom, 18.0))
         near = QRectF(point.x() - reach, point.y() - reach, 2 * reach, 2 * reach)
         found = [self.nodes[node] for node in self.index.inside(near)]
-        under = sorted(found, key=lambda item: (item.raised, item.rank), reverse=True)
+        under = sorted(found, key=lambda item: item.level, reverse=True)
         for item in under:
             port = item.port_at(point, reach)
             if port is not None:
                 return Hit(item.node, port[2], port[0])
         for item in under:
             if item.body.contains(point):
-                return Hit(item.node)
+                way, folds = item.within(point)
+                return Hit(item.node, inside=way, folds=folds)
         bend = self.bends.at(point, zoom)
         if bend is not None:
             return Hit(wire=bend[0], bend=bend[1])
@@ -388,14 +395,3 @@ class CanvasScene(QGraphicsScene):
         self._nodes_item.forget()
         self._reshaped(set(self.nodes))
         self.redrawn.emit()
-
-
-class _Layer(QGraphicsItem):
-    """Holds all items, to hide them at once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.setFlag(QGraphicsItem.GraphicsItemFlag.ItemHasNoContents)
-
-    def boundingRect(self) -> QRectF:
-        return QRectF()

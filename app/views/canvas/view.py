@@ -46,6 +46,8 @@ class CanvasView(RoamingView):
     search_wanted = Signal(QPointF)
     loose_end = Signal(str, bool, object, QPointF)  # node, from an output, pin, where it was let go
     open_wanted = Signal(str)
+    inside_wanted = Signal(str, object)  # node, the way from it to a node inside
+    fold_wanted = Signal(str, object)  # the same: fold or unfold what is at the end
     note_wanted = Signal(str)
     parameter_wanted = Signal(str, int, str, object, QPointF)  # source, output, target, names, where it was let go
     pressed = Signal()
@@ -155,7 +157,11 @@ class CanvasView(RoamingView):
         point = self.mapToScene(event.position().toPoint())
         if event.button() == Qt.MouseButton.LeftButton:
             hit = self.canvas_scene.hit(point, self.zoom)
-            if hit.node is not None and hit.pin is None:
+            if hit.node is not None and hit.folds:
+                self.fold_wanted.emit(hit.node, hit.inside)
+            elif hit.node is not None and hit.inside:
+                self.inside_wanted.emit(hit.node, hit.inside)
+            elif hit.node is not None and hit.pin is None:
                 self.open_wanted.emit(hit.node)
             elif hit.wire is not None and hit.bend is not None:
                 self.commands.notes.unbend(hit.wire, hit.bend)
@@ -184,6 +190,8 @@ class CanvasView(RoamingView):
             return SIZING[hit.grip]
         if hit.bend is not None:
             return Qt.CursorShape.SizeAllCursor
+        if hit.folds:
+            return Qt.CursorShape.PointingHandCursor
         return Qt.CursorShape.CrossCursor if hit.pin is not None else Qt.CursorShape.ArrowCursor
 
     def leaveEvent(self, event: QEvent) -> None:
@@ -292,6 +300,10 @@ class CanvasView(RoamingView):
         if hit.wire is not None:
             wire = hit.wire
             return f"{scene.graph.nodes[wire.source].name} to {wire.port} of {scene.graph.nodes[wire.target].name}"
+        if hit.node is not None and hit.folds:
+            return "Fold or unfold (U)"
+        if hit.node is not None and hit.inside:
+            return scene.nodes[hit.node].words_of(hit.inside)
         if hit.node is not None and hit.node in scene.problems:
             return scene.problems[hit.node][0].message
         return ""

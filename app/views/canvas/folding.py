@@ -1,0 +1,131 @@
+"""Unfolding blocks where they stand, and folding them: one undo step each, whatever sheets it is seen on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from app.builder import unfolding
+from app.builder.arrange import Size
+from app.builder.block_edits import NETWORK, Whole, sheet_named, with_sheet
+from app.builder.blocks import block_of, with_blocks
+from app.builder.catalog import Catalog
+from app.views.canvas.faces import face_of
+from app.views.canvas.geometry import shape_of
+
+if TYPE_CHECKING:
+    from app.views.canvas.canvas import Canvas
+
+MARGIN = 96.0  # about a sheet in the window
+LEAST_ROOM = (640.0, 320.0)
+
+
+class Folding:
+    """What unfolds and folds on a canvas. A node is told by its id on the sheet in front, and by the way from there
+    into what is unfolded."""
+
+    def __init__(self, canvas: Canvas) -> None:
+        self._canvas = canvas
+
+    # --- Ground
+
+    @property
+    def _document(self) -> Any:
+        """The whole document, also where the canvas has a sheet of it."""
+        document = self._canvas.document
+        return getattr(document, "whole", document)
+
+    @property
+    def _front(self) -> str:
+        return getattr(self._canvas.document, "name", NETWORK)
+
+    @property
+    def _project(self) -> Any:
+        """The whole project, with a place for every node of the sheet in front."""
+        return with_sheet(self._document.project, self._front, self._canvas.commands.project)
+
+    def instances(self) -> frozenset[str]:
+        """The selected nodes that can be unfolded."""
+        return self._canvas.selection.ids & unfolding.instances_on(self._document.project, self._front)
+
+    @property
+    def any_here(self) -> bool:
+        """Whether anything on the sheet can be unfolded."""
+        return bool(unfolding.instances_on(self._document.project, self._front))
+
+    def is_unfolded(self, nodes: Collection[str]) -> bool:
+        """Whether all of some nodes are unfolded."""
+        return frozenset(nodes) <= self._canvas.document.project.unfolded
+
+    # --- What is done
+
+    def toggle(self) -> None:
+        """Unfold the selected instances, or fold them if all of them are unfolded."""
+        nodes = self.instances()
+        if not nodes:
+            self._canvas.say("Select an instance of a block to unfold it")
+            return
+        fold = self.is_unfolded(nodes)
+        unfolded = self._canvas.document.project.unfolded
+        verb = "Fold" if fold else "Unfold"
+        text = f"{verb} {self._canvas.commands.many(nodes)}"
+        self._apply(text, {self._front: unfolded - nodes if fold else unfolded | nodes}, nodes)
+
+    def toggle_at(self, node: str, inside: Sequence[str] = ()) -> None:
+        """Unfold or fold one block, on the sheet in front or within what is unfolded there."""
+        project, name = self._document.project, self._front
+        *way, last = (node, *inside)
+        for step in way:
+            name = block_of(sheet_named(project, name).graph.nodes[step].op)
+        drawn = sheet_named(project, name)
+        verb = "Fold" if last in drawn.unfolded else "Unfold"
+        self._apply(f"{verb} {drawn.graph.nodes[last].name}", {name: drawn.unfolded ^ {last}}, [node])
+
+    def one_level(self) -> None:
+        """Unfold what is seen folded, in the selected instances or everywhere."""
+        nodes = self.instances() or None
+        wanted = unfolding.one_level(self._document.project, self._front, nodes)
+        if not wanted:
+            self._canvas.say("Everything is unfolded" if self.any_here else "There is no block here to unfold")
+            return
+        self._apply("Unfold one level", wanted, nodes)
+
+    def fold_all(self) -> None:
+        """Fold everything that is unfolded, on the sheet and within it."""
+        shown = unfolding.shown_within(self._document.project, self._front)
+        wanted: dict[str, frozenset[str]] = {sheet: frozenset() for sheet, nodes in shown.items() if nodes}
+        if not wanted:
+            self._canvas.say("Nothing is unfolded here")
+            return
+        self._apply("Fold all", wanted, None)
+
+    def _apply(self, text: str, wanted: Mapping[str, Collection[str]], nodes: Collection[str] | None) -> None:
+        """One step; then what was unfolded is in sight, or everything if that was all."""
+        canvas = self._canvas
+        margin = Size(*LEAST_ROOM, 0.0)
+        room = Size(max(canvas.width() - MARGIN, margin.width), max(canvas.height() - MARGIN, margin.height), 0.0)
+        with canvas.glide.from_here():
+            project = unfolding.with_unfolded(self._project, wanted, self._sizes, room)
+            self._document.apply(text, project)
+            if nodes is None:
+                canvas.frame_all()
+                return
+            area = canvas.scene.rect_of(nodes)
+            if not canvas.view.visible_area().contains(area):
+                canvas.view.frame(area, most=canvas.view.zoom)
+
+    def _sizes(self, project: Whole, name: str) -> list[dict[str, Size]]:
+        """The sizes of the nodes of a sheet, as they are drawn and as they are while nothing is known of shapes."""
+        scene = self._canvas.scene
+        catalog = with_blocks(getattr(scene.catalog, "now", scene.catalog), project.blocks)
+        drawn = sheet_named(project, name)
+        plain = _sizes_of(drawn, catalog, None)
+        if name != self._front or scene.analysis is None:
+            return [plain]
+        return [_sizes_of(drawn, catalog, scene.analysis), plain]
+
+
+def _sizes_of(sheet: Any, catalog: Catalog, analysis: Any) -> dict[str, Size]:
+    graph = sheet.graph
+    faces = {node: face_of(graph, node, catalog, analysis, {}, node in sheet.unfolded) for node in graph.nodes}
+    return {node: shape_of(face).size for node, face in faces.items()}
