@@ -122,6 +122,10 @@ def _train(options: argparse.Namespace) -> int:
     from app.training.control import Control
 
     job = preflight.job(project, analysis, str(options.data) if options.data else None)
+    if job.training.start is not None and not options.json:
+        from app.start_weights import words
+
+        print(words(job.training.start, job.source))
     folder: Path = options.out
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -288,13 +292,18 @@ def _leave(folder: Path, project: Project, job: Job, weights: Any, history: Any)
     """Write what the run leaves; returns the names of the files."""
     from app.export.layers import write_model
     from app.export.script import training_script, write_start
+    from app.training.start import StartError
 
     model, *own = write_model(job.source, folder / "model.py", [folder / "train.py"])
     (folder / "train.py").write_text(training_script(job), encoding="utf-8")
-    start = write_start(job, folder / "train.py")
     save(weights, folder / "weights.safetensors")
     save(weights, folder / "weights.pt")
     (folder / "metrics.csv").write_text(history.to_csv(), encoding="utf-8")
+    try:
+        start = write_start(job, folder / "train.py")
+    except StartError as error:  # the file went while the run went on; what was learnt is written already
+        print(f"tapedeck: train.py has no weights to start from: {error}", file=sys.stderr)
+        start = []
     names = [model.name, *(path.name for path in own), "train.py", *(path.name for path in start)]
     names += ["weights.safetensors", "weights.pt", "metrics.csv"]
     try:

@@ -89,6 +89,12 @@ def node_of(key: str, source: Source) -> str | None:
     return found[max(found, key=len)] if found else None
 
 
+def words(start: StartWeights, source: Source) -> str:
+    """What a run starts from, in short. Raises StartError."""
+    taken, whole = counted(start, source)
+    return f"Starts from {taken:,} of {whole:,} tensors of {start.name or Path(start.path).name}"
+
+
 @lru_cache(maxsize=8)
 def counted(start: StartWeights, source: Source) -> tuple[int, int]:
     """How many of the net's tensors start from the file, and how many the net has. Raises StartError."""

@@ -16,8 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from app.training.config import StartWeights
-from app.training.start import sha256_of
+from app.training.start import is_unchanged, sha256_of
 
+LONGEST_NAME = 120
 KEPT = 30 * 24 * 3600.0  # seconds that a file which no project took along is kept
 
 
@@ -44,7 +45,7 @@ def keep(write: Callable[[Path], object], name: str, folder: Path | None = None)
         os.replace(made, path)
     finally:
         Path(made).unlink(missing_ok=True)
-    return StartWeights(str(path), sha256, (), name)
+    return StartWeights(str(path), sha256, (), name[:LONGEST_NAME])
 
 
 def _prune(folder: Path) -> None:
@@ -68,8 +69,9 @@ def weights_beside(start: StartWeights, project: Path) -> StartWeights:
         if not target.exists():
             _copy(path, target)
             return replace(start, path=str(target))
-        if target.stat().st_size == path.stat().st_size and sha256_of(target) == start.sha256:
-            return replace(start, path=str(target))
+        there = replace(start, path=str(target))
+        if target.stat().st_size == path.stat().st_size and is_unchanged(there):
+            return there
     raise OSError(f"{target} is there and holds other weights; move it away, or save under another name")
 
 

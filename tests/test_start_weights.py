@@ -21,6 +21,7 @@ from app.builder.catalog import catalog
 from app.builder.head_edits import HeadError
 from app.export.script import training_script, write_start
 from app.export.weights_choice import weights_to_export
+from app.model_import import ModelInput, project_of
 from app.project import Project
 from app.project_file import ProjectFileError, with_start
 from app.resources import path as resource_path
@@ -54,6 +55,25 @@ class Mine(nn.Module):
 """
 
 
+class Unit(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(6, 6)
+
+    def forward(self, x):
+        return x + self.fc(x).relu()
+
+
+class Two(nn.Module):
+    def __init__(self, again: bool) -> None:
+        super().__init__()
+        self.units = Unit()
+        self.head = None if again else Unit()
+
+    def forward(self, x):
+        return (self.head or self.units)(self.units(x).tanh())
+
+
 def kept(tmp_path: Path, source=SMALL_NET, *keys: str, seed: int = 7) -> StartWeights:
     """Start weights that nothing else would draw."""
     torch.manual_seed(seed)
@@ -80,7 +100,7 @@ def with_weights(tmp_path: Path, project: Project | None = None) -> Project:
 
 @pytest.mark.parametrize("keys", [(), ("linear1.weight", "linear2.bias")])
 def test_the_loop_and_the_script_start_from_them_with_the_same_bits(tmp_path, keys, monkeypatch, capsys) -> None:
-    a_job = job(SMALL_NET, epochs=1, seed=5, start=kept(tmp_path, SMALL_NET, *keys))
+    a_job = job(SMALL_NET, epochs=1, seed=5, batch_size=256, start=kept(tmp_path, SMALL_NET, *keys))
     (tmp_path / "model.py").write_text(a_job.source.text)
     (tmp_path / "train.py").write_text(training_script(a_job))
     assert [path.name for path in write_start(a_job, tmp_path / "train.py")] == ["train_start.pt"]
@@ -247,12 +267,22 @@ def test_transfer_load_replace_the_last_layer_freeze_the_rest_and_train(tmp_path
 # --- The last layer
 
 
-def test_the_last_layer_in_a_block_gets_a_block_of_its_own(tmp_path) -> None:
-    (tmp_path / "mine.py").write_text(MINE.replace("self.head(self.units(x))", "self.units(self.units(x) * 2)"))
-    out = tmp_path / "p.tape"
-    assert cli.run(["import", f"{tmp_path / 'mine.py'}:Mine", "--input", "2x6", "--trust", "-o", str(out)]) == 0
-    with pytest.raises(HeadError, match="repeat|more than once"):
-        head_edits.replace_last(project_file.read(out), catalog(), 3)
+def test_only_the_last_of_two_instances_gets_another_layer_and_all_else_is_frozen() -> None:
+    project = project_of(Two(False), (ModelInput((2, 6)),), "two")
+    assert list(project.blocks) == ["Unit"]
+    head = head_edits.last_layer(project, catalog())
+    assert head.sheet == "Unit" and project.graph.nodes[head.way[0]].name == "head"
+    after = head_edits.replace_last(project, catalog(), 1)  # one number more is added to all
+    assert set(after.blocks) == {"Unit", "Unit2"} and after.blocks["Unit"] == project.blocks["Unit"]
+    model = make_module(analysed(head_edits.freeze_all_but_last(after, catalog())).source)
+    assert (model.units.fc.out_features, model.head.fc.out_features) == (6, 1)
+    assert [name for name, p in model.named_parameters() if p.requires_grad] == ["head.fc.weight", "head.fc.bias"]
+
+
+def test_a_last_layer_that_is_called_twice_is_refused_with_what_to_do() -> None:
+    project = project_of(Two(True), (ModelInput((2, 6)),), "two")
+    with pytest.raises(HeadError, match="more than once; give the last call a module of its own"):
+        head_edits.replace_last(project, catalog(), 3)
 
 
 def test_dropping_the_last_layer_leads_its_wires_on() -> None:

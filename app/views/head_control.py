@@ -98,9 +98,14 @@ class HeadControl(QObject):
         window.document.apply(text, after)
         if gone:
             window.say(text, f"{gone} of its start weights are not taken any more; they are drawn with the seed.")
-        if not head.way:
-            window.jump_to(head.node)
+        self._show(head)
         return ""
+
+    def _show(self, head: Head) -> None:
+        """Bring the last layer into sight, inside of its blocks; where it has gone, the sheet that it stood on."""
+        window = self._window
+        window.place.go(tuple((node, 0) for node in head.way))
+        window.show_node(head.node)
 
     def _without_weights_of(self, head: Head, project: Project) -> tuple[Project, int]:
         """The project that does not start from the weights of the layer that goes, and how many those were."""

@@ -150,7 +150,7 @@ class WeightsControl(QObject):
 
 def start_words(start: StartWeights, source: Source) -> tuple[str, str]:
     """What a run starts from, short and whole."""
-    from app.start_weights import counted
+    from app.start_weights import counted, words
     from app.training.start import StartError
 
     name = start.name or Path(start.path).name
@@ -161,7 +161,7 @@ def start_words(start: StartWeights, source: Source) -> tuple[str, str]:
     rest = whole - taken
     more = f"; the other {rest:,} are drawn with the seed" if rest > 0 else ""
     return (
-        f"Starts from {taken:,} of {whole:,} tensors of {name}",
+        words(start, source),
         f"A run starts from {taken:,} tensors of {name}{more}. They lie in {start.path}.",
     )
 
