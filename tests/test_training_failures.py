@@ -160,7 +160,7 @@ def test_a_net_without_parameters_says_so_in_torchs_words():
         ({"device": "cpu; rm"}, "device is"),
         ({"data": DataConfig(source="nowhere")}, "no data source “nowhere”"),
         ({"optimizer": adam(lr=-1.0)}, "Invalid learning rate"),
-        ({"optimizer": Choice("LBFGS")}, "no optimizer “LBFGS”"),
+        ({"optimizer": Choice("Lion")}, "no optimizer “Lion”"),
     ],
 )
 def test_a_setting_that_no_run_could_use_is_refused(change, words):
@@ -177,9 +177,9 @@ def test_data_that_are_not_downloaded_say_so(tmp_path):
 
 def test_a_loss_found_late_on_a_device_is_a_failure_too(monkeypatch):
     class Late(loop._Run):
-        def _set_up(self, resolved):
-            started = super()._set_up(resolved)
-            self._at_once = False
+        def _set_up(self, *given):
+            started = super()._set_up(*given)
+            self._at_once = self._reads = False
             return started
 
     monkeypatch.setattr(loop, "_Run", Late)

@@ -192,12 +192,12 @@ def test_the_flush_fetches_what_waits_on_a_device(small_losses):
     from app.training import loop
 
     class Late(loop._Run):
-        def _set_up(self, resolved):
-            started = super()._set_up(resolved)
-            self._at_once = False
+        def _set_up(self, *given):
+            started = super()._set_up(*given)
+            self._at_once = self._reads = False
             return started
 
-    events = list(Late(job(), Control()).events(None))
+    events = list(Late(job(), Control(), None).events(None, None))
     assert losses(events) == small_losses
     ours = [event for event in events if isinstance(event, EpochDone)]
     theirs = [event for event in run(job()) if isinstance(event, EpochDone)]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.data.config import DataConfig
+from app.data.samples import TensorSamples
 from app.frozen import FrozenMap
 
 if TYPE_CHECKING:
@@ -60,7 +61,10 @@ class SourceSpec:
 
 @dataclass(frozen=True)
 class DataInfo:
-    """What was read: shapes without the batch, torch's name of the dtype, counts of samples."""
+    """What was read: shapes without the batch, torch's name of the dtype, counts of samples.
+
+    `task` is "classes", "values" or "tokens", see `app.training.metrics.Task`.
+    """
 
     source: str
     label: str
@@ -69,6 +73,8 @@ class DataInfo:
     classes: tuple[str, ...]
     train_count: int
     validation_count: int
+    task: str = "classes"
+    labels_per_sample: int = 1
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,16 @@ class Dataset:
     val_inputs: Tensor
     val_labels: Tensor
     info: DataInfo
+
+    @property
+    def train(self) -> TensorSamples:
+        """What is trained on."""
+        return TensorSamples(self.train_inputs, self.train_labels)
+
+    @property
+    def val(self) -> TensorSamples:
+        """What is held out."""
+        return TensorSamples(self.val_inputs, self.val_labels)
 
     def to(self, device: str) -> Dataset:
         """The same data on another device; nothing is copied if they are there already."""

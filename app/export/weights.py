@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from app import atomic
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,24 +20,10 @@ class WeightsError(Exception):
 
 def write_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
     """Let `write` fill a file beside `path`, then put it in its place. Raises WeightsError; `path` stays as it was."""
-    path = Path(path)
-    temporary: Path | None = None
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        os.close(handle)
-        temporary = Path(name)
-        write(temporary)
-        # mkstemp lets its owner alone read; an exported file is like any other that the user makes.
-        temporary.chmod(0o666 & ~_umask())
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        _sync_folder(path.parent)
+        atomic.write(path, write)
     except OSError as error:
         raise WeightsError(f"{path} cannot be written: {error.strerror or error}.") from error
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -99,20 +85,3 @@ def _each_alone(state_dict: StateDict) -> dict[str, Tensor]:
         alone[name] = tensor.clone() if memory in seen else tensor
         seen.add(memory)
     return alone
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the rename last; Windows has no such call."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

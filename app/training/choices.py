@@ -1,6 +1,6 @@
-"""Losses and optimizers, and the parameters that their signatures ask for.
+"""Losses, optimizers and schedulers, and the parameters that their signatures ask for.
 
-Both lists are closed: a name is looked up here and never on torch itself. What a class takes, its defaults and its
+The lists are closed: a name is looked up here and never on torch itself. What a class takes, its defaults and its
 words come from torch (`inspect.signature` and the docstring); whether a value is right is asked of torch too, by
 building the thing once on a parameter of one number.
 """
@@ -15,7 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from app.frozen import FrozenMap
-from app.training.config import Choice
+from app.training.config import Choice, Schedule
 
 if TYPE_CHECKING:
     from torch import nn
@@ -39,14 +39,39 @@ LOSSES: FrozenMap[str, str] = FrozenMap(
     KLDivLoss=ONE_HOT,
 )
 
-# LBFGS needs a closure, SparseAdam sparse gradients, Muon matrices alone: none of them runs in the plain loop.
+# SparseAdam wants sparse gradients (Embedding with sparse=True) and Muon matrices alone; LBFGS runs a closure.
 OPTIMIZERS: tuple[str, ...] = (
     "Adam", "AdamW", "SGD", "RMSprop", "NAdam", "RAdam", "Adamax", "Adagrad", "Adadelta", "Adafactor", "Rprop", "ASGD",
+    "LBFGS", "Muon", "SparseAdam",
 )  # fmt: skip
 
-# Deprecated by torch (size_average, reduce), or for CUDA graphs and differentiating through the optimizer.
-_LEFT_OUT = {"self", "params", "size_average", "reduce", "capturable", "differentiable"}
+# Left out: LambdaLR and MultiplicativeLR take a function, ChainedScheduler and SequentialLR other schedulers (a warmup
+# is a field of every schedule); LRScheduler is their base.
+SCHEDULERS: tuple[str, ...] = (
+    "StepLR", "MultiStepLR", "ExponentialLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "OneCycleLR",
+    "LinearLR", "PolynomialLR", "ConstantLR", "CyclicLR", "ReduceLROnPlateau",
+)  # fmt: skip
+PLATEAU = "ReduceLROnPlateau"
+
+# Deprecated by torch (size_average, reduce), for CUDA graphs and differentiating through the optimizer, what the loop
+# itself gives (optimizer, last_epoch), and what is a function.
+_LEFT_OUT = {"self", "params", "size_average", "reduce", "capturable", "differentiable", "optimizer", "last_epoch",
+             "scale_fn"}  # fmt: skip
 _TENSORS = {"weight", "pos_weight"}
+CLOSURE = "LBFGS"
+WARMUP_FROM = 0.01  # of the rate
+NO_WARMUP = {PLATEAU: ", for it waits for the validation loss", "OneCycleLR": ", for it begins with one of its own",
+             "CyclicLR": ", for it begins with a rise of its own"}  # fmt: skip
+# What an annotation does not tell.
+_CHOICES: dict[tuple[str, str], tuple[Any, ...]] = {
+    ("Muon", "adjust_lr_fn"): ("original", "match_rms_adamw"),
+    ("LBFGS", "line_search_fn"): ("strong_wolfe",),
+    (PLATEAU, "mode"): ("min", "max"),
+    (PLATEAU, "threshold_mode"): ("rel", "abs"),
+    ("OneCycleLR", "anneal_strategy"): ("cos", "linear"),
+    ("CyclicLR", "mode"): ("triangular", "triangular2", "exp_range"),
+    ("CyclicLR", "scale_mode"): ("cycle", "iterations"),
+}
 
 
 class ChoiceError(ValueError):
@@ -88,6 +113,12 @@ def optimizer_params(name: str) -> tuple[Param, ...]:
     return _params(f"torch.optim.{name}")
 
 
+def scheduler_params(name: str) -> tuple[Param, ...]:
+    """The fields of a scheduler of `SCHEDULERS`. Imports torch. Raises ChoiceError for another name."""
+    _known("schedule", name, SCHEDULERS)
+    return _params(f"torch.optim.lr_scheduler.{name}")
+
+
 def make_loss(choice: Choice) -> nn.Module:
     """The loss as a module. Raises ChoiceError with torch's own words."""
     import torch
@@ -108,6 +139,27 @@ def make_optimizer(choice: Choice, parameters: Iterable[Any]) -> Optimizer:
     return optimizer
 
 
+def make_schedule(schedule: Schedule, optimizer: Optimizer) -> Any:
+    """The scheduler of an optimizer, behind its warmup. Raises ChoiceError with torch's own words."""
+    from torch.optim import lr_scheduler
+
+    choice, warmup = schedule.choice, schedule.warmup
+    values = _checked(choice, scheduler_params(choice.name))
+    _check_warmup(schedule)
+    made = _build(choice, lambda: getattr(lr_scheduler, choice.name)(optimizer, **values))
+    if not warmup:
+        return made
+    rise = lr_scheduler.LinearLR(optimizer, start_factor=WARMUP_FROM, total_iters=warmup)
+    return lr_scheduler.SequentialLR(optimizer, [rise, made], [warmup])
+
+
+def _check_warmup(schedule: Schedule) -> None:
+    if schedule.per not in ("step", "epoch"):
+        raise ChoiceError(f"A schedule moves per step or per epoch, not per {schedule.per}.")
+    if schedule.warmup and schedule.choice.name in NO_WARMUP:
+        raise ChoiceError(f"{schedule.choice.name} takes no warmup{NO_WARMUP[schedule.choice.name]}.")
+
+
 def check_loss(choice: Choice) -> None:
     """Make the loss and use it once on zeros of two classes. Raises ChoiceError."""
     import torch
@@ -120,12 +172,27 @@ def check_loss(choice: Choice) -> None:
 
 def check_optimizer(choice: Choice) -> None:
     """Make the optimizer over one number and take a step with it. Raises ChoiceError."""
+    optimizer, closure = _tried(choice)
+    _build(choice, lambda: optimizer.step(closure))
+
+
+def check_schedule(schedule: Schedule, optimizer: Choice) -> None:
+    """Make the scheduler over an optimizer and let it move three times. Raises ChoiceError."""
+    made, closure = _tried(optimizer)
+    moving = make_schedule(schedule, made)
+    for _ in range(3):
+        _build(optimizer, lambda: made.step(closure))
+        _build(schedule.choice, lambda: moving.step(*([0.0] if schedule.choice.name == PLATEAU else [])))
+
+
+def _tried(choice: Choice) -> tuple[Optimizer, Callable[[], Any] | None]:
+    """The optimizer over one small matrix that has a gradient, and the closure that it wants."""
     import torch
 
-    parameter = torch.zeros(1, requires_grad=True)
-    parameter.grad = torch.zeros(1)
-    optimizer = make_optimizer(choice, [parameter])
-    _build(choice, optimizer.step)
+    parameter = torch.zeros(1, 1, requires_grad=True)
+    gradient = torch.zeros(1, 1)
+    parameter.grad = gradient.to_sparse() if choice.name == "SparseAdam" else gradient
+    return make_optimizer(choice, [parameter]), (lambda: parameter.sum()) if choice.name == CLOSURE else None
 
 
 def loss_call(choice: Choice) -> str:
@@ -142,6 +209,19 @@ def optimizer_call(choice: Choice, parameters: str = "model.parameters()") -> st
     """The Python text that makes the optimizer: `torch.optim.Adam(model.parameters(), lr=0.001)`."""
     values = _checked(choice, optimizer_params(choice.name))
     return _call(f"torch.optim.{choice.name}", [parameters, *(f"{k}={v!r}" for k, v in values.items())])
+
+
+def schedule_call(schedule: Schedule) -> str:
+    """The Python text that makes the scheduler of `optimizer`, and its warmup."""
+    values = _checked(schedule.choice, scheduler_params(schedule.choice.name))
+    _check_warmup(schedule)
+    module = "torch.optim.lr_scheduler"
+    main = _call(f"{module}.{schedule.choice.name}", ["optimizer", *(f"{k}={v!r}" for k, v in values.items())])
+    if not schedule.warmup:
+        return main
+    rise = f"{module}.LinearLR(optimizer, start_factor={WARMUP_FROM}, total_iters={schedule.warmup})"
+    return f"{module}.SequentialLR(\n        optimizer,\n        [\n            {rise},\n            {main},\n" \
+           f"        ],\n        [{schedule.warmup}],\n    )"  # fmt: skip
 
 
 def _call(name: str, arguments: list[str]) -> str:
@@ -167,6 +247,14 @@ def _optimizer_class(name: str) -> Callable[..., Any]:
     from torch import optim
 
     return {key: getattr(optim, key) for key in OPTIMIZERS}[name]
+
+
+def _class_of(name: str) -> Callable[..., Any]:
+    from torch.optim import lr_scheduler
+
+    if name in SCHEDULERS:
+        return {key: getattr(lr_scheduler, key) for key in SCHEDULERS}[name]
+    return _loss_class(name) if name in LOSSES else _optimizer_class(name)
 
 
 def _build(choice: Choice, make: Callable[[], Any]) -> Any:
@@ -226,26 +314,30 @@ def _wanted(param: Param) -> str:
 @cache
 def _params(target: str) -> tuple[Param, ...]:
     name = target.rpartition(".")[2]
-    cls = _loss_class(name) if name in LOSSES else _optimizer_class(name)
+    cls = _class_of(name)
     docs = _argument_docs(inspect.getdoc(cls) or "")
     signature = inspect.signature(cls)
     return tuple(
-        _param(field, parameter, docs.get(field, ""), name == "KLDivLoss")
+        _param(name, field, parameter, docs.get(field, ""))
         for field, parameter in signature.parameters.items()
         if field not in _LEFT_OUT
     )
 
 
-def _param(name: str, parameter: inspect.Parameter, doc: str, batchmean: bool) -> Param:
+def _param(owner: str, name: str, parameter: inspect.Parameter, doc: str) -> Param:
     default, annotation = parameter.default, str(parameter.annotation)
-    optional = default is None or "None" in annotation.split("[")[0]
+    required = default is inspect.Parameter.empty
+    default = None if required else default
+    optional = not required and (default is None or "None" in annotation.split("[")[0])
     count = 0
-    choices: tuple[Any, ...] = ()
+    choices: tuple[Any, ...] = _CHOICES.get((owner, name), ())
     if name == "reduction":
         # "none" leaves one loss a sample, and backward() wants one number.
-        choices = ("mean", "sum", "batchmean") if batchmean else ("mean", "sum")
+        choices = ("mean", "sum", "batchmean") if owner == "KLDivLoss" else ("mean", "sum")
         kind, optional = "choice", False
-    elif name in _TENSORS:
+    elif choices:
+        kind = "choice"
+    elif name in _TENSORS or name == "milestones":
         kind = "literal"
     elif isinstance(default, tuple):
         kind, count, optional = "literal", len(default), False
@@ -255,7 +347,7 @@ def _param(name: str, parameter: inspect.Parameter, doc: str, batchmean: bool) -
         kind = "float"
     else:
         kind = "int"
-    return Param(name, kind, default, False, choices, count=count, optional=optional, doc=doc)
+    return Param(name, kind, default, required, choices, count=count, optional=optional, doc=doc)
 
 
 def _argument_docs(doc: str) -> dict[str, str]:

@@ -26,15 +26,19 @@ class Started:
     layers: tuple[str, ...]
     train_count: int
     validation_count: int
+    resumed_at: int = 0  # the step that a checkpoint was taken after
 
 
 @dataclass(frozen=True, slots=True)
 class StepDone:
+    """`rate` is the learning rate of the optimizer's first group at this step, nan where it has none."""
+
     epoch: int
     step: int
     loss: float
     samples: int
     seconds: float
+    rate: float = math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +54,13 @@ class GradientNorms:
 class EpochDone:
     """Losses are means over samples. Training figures are taken while the weights move, in train mode.
 
-    The validation figures are None if no sample was held out.
+    The validation figures are None if no sample was held out, accuracies where the data have no classes.
     """
 
     epoch: int
     step: int
     train_loss: float
-    train_accuracy: float
+    train_accuracy: float | None
     val_loss: float | None
     val_accuracy: float | None
     seconds: float
@@ -76,6 +80,33 @@ class MemorySample:
 
 
 @dataclass(frozen=True, slots=True)
+class Skipped:
+    """A batch whose loss was not finite, and that nothing was learnt from; `message` names the first bad layer."""
+
+    epoch: int
+    step: int
+    message: str
+    node: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A checkpoint; `problem` says why it could not be written, and the run goes on without it."""
+
+    step: int
+    path: str
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RateSet:
+    """Somebody set the learning rate by hand after this step: from here on the script gives other numbers."""
+
+    step: int
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
 class Paused:
     epoch: int
     step: int
@@ -89,10 +120,13 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
+    """`note` says why a run was done before its last epoch."""
+
     reason: Literal["done", "stopped"]
     epoch: int
     steps: int
     seconds: float
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +142,10 @@ class Failed:
     step: int
 
 
-Event = Started | StepDone | GradientNorms | EpochDone | MemorySample | Paused | Resumed | Finished | Failed
+Event = (
+    Started | StepDone | GradientNorms | EpochDone | MemorySample | Skipped | Saved | RateSet | Paused | Resumed
+    | Finished | Failed
+)  # fmt: skip
 
 
 def to_json(event: Event) -> str | None:
@@ -133,8 +170,14 @@ def _fields(event: Event) -> dict[str, Any] | None:
             return _picked("step", event, "epoch", "step", "loss")
         case EpochDone():
             return _picked("epoch", event, "epoch", "train_loss", "train_accuracy", "val_loss", "val_accuracy")
+        case Skipped():
+            return _picked("skipped", event, "epoch", "step", "message")
+        case Saved():
+            return _picked("saved", event, "step", "path", "problem")
+        case RateSet():
+            return _picked("rate", event, "step", "rate")
         case Finished():
-            return _picked("finished", event, "reason", "epoch", "steps")
+            return _picked("finished", event, "reason", "epoch", "steps", *(["note"] if event.note else []))
         case Failed():
             return _picked("failed", event, "kind", "message", "cure", "node", "epoch", "step")
     return None

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
+    from app.training.stepper import Stepper
+
 T = TypeVar("T")
 
 
@@ -21,17 +23,28 @@ T = TypeVar("T")
 class Live:
     """What a visitor sees between two steps. `epoch` and `step` are those of the last step taken."""
 
-    model: nn.Module
-    optimizer: Optimizer
-    loss: nn.Module
+    stepper: Stepper
     data: Dataset
     device: str
     epoch: int = 0
     step: int = 0
 
+    @property
+    def model(self) -> nn.Module:
+        return self.stepper.model
+
+    @property
+    def optimizer(self) -> Optimizer:
+        return self.stepper.optimizer
+
+    @property
+    def loss(self) -> nn.Module:
+        return self.stepper.loss
+
     def weights(self) -> dict[str, Tensor]:
-        """A copy of the state_dict on the CPU."""
-        return {name: value.detach().to("cpu", copy=True) for name, value in self.model.state_dict().items()}
+        """A copy of the state_dict on the CPU, of the running mean of the weights where there is one."""
+        state = self.stepper.validated.state_dict()
+        return {name: value.detach().to("cpu", copy=True) for name, value in state.items()}
 
     def visit(self, function: Callable[[Live], T]) -> T:
         """`function(self)` with the generators, buffers, train flags and gradients put back afterwards."""

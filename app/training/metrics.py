@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app.training.choices import CLASS_IDS, LOSSES
@@ -9,9 +10,55 @@ from app.training.choices import CLASS_IDS, LOSSES
 if TYPE_CHECKING:
     from torch import Tensor
 
+CLASSES, VALUES, TOKENS = "classes", "values", "tokens"
+
 
 class OutputError(ValueError):
     """The net gives something that the loss cannot be measured on; the text says both shapes."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a loss makes of the net's output and of the labels of the data.
+
+    `kind` "classes": labels are class ids (N,), the output is (N, classes). "values": labels are numbers (N, ...) of
+    the output's shape. "tokens": labels are class ids (N, T) and the output is (N, T, classes).
+    """
+
+    loss: str
+    classes: int
+    kind: str = CLASSES
+    labels: int = 1  # of a sample
+
+    def targets(self, labels: Tensor) -> Tensor:
+        """What the loss compares the output with."""
+        return labels if self.kind == VALUES else make_targets(self.loss, labels, self.classes)
+
+    def ready(self, output: Tensor) -> Tensor:
+        """The output as the loss takes it: classes come second."""
+        return output.transpose(1, -1) if self.kind == TOKENS and LOSSES[self.loss] == CLASS_IDS else output
+
+    def correct(self, output: Tensor, labels: Tensor) -> Tensor | None:
+        """How many labels are right, a number on the device; None where there are no classes."""
+        return None if self.kind == VALUES else (output.argmax(-1 if self.kind == TOKENS else 1) == labels).sum()
+
+    def share(self, correct: int, samples: int) -> float | None:
+        """The accuracy; None where there are no classes."""
+        return None if self.kind == VALUES else correct / (samples * self.labels)
+
+    def check(self, output: Any, labels: Tensor) -> None:
+        """Refuse what torch would broadcast or misread without a word. Raises OutputError."""
+        if self.kind == CLASSES:
+            check_output(output, self.loss, len(labels), self.classes)
+            return
+        _check_tensor(output)
+        wanted = tuple(labels.shape) + ((self.classes,) if self.kind == TOKENS else ())
+        if tuple(output.shape) != wanted:
+            raise OutputError(
+                f"The net gives {tuple(output.shape)} for a batch of {len(labels)}, and the data have {wanted}: "
+                f"set the last layer's out_features to {wanted[-1] if len(wanted) > 1 else 1}."
+            )
+        _check_learns(output, self.loss)
 
 
 def make_targets(loss: str, labels: Tensor, classes: int) -> Tensor:
@@ -23,10 +70,7 @@ def make_targets(loss: str, labels: Tensor, classes: int) -> Tensor:
 
 def check_output(output: Any, loss: str, samples: int, classes: int) -> None:
     """Refuse what torch would broadcast or misread without a word. Raises OutputError."""
-    import torch
-
-    if not isinstance(output, torch.Tensor):
-        raise OutputError(f"The net gives a {type(output).__name__}, and the loss wants one tensor: keep one output.")
+    _check_tensor(output)
     wanted = f"({samples}, {classes})"
     shape = tuple(output.shape)
     # Class ids only need a column each; more columns than classes are allowed, as torch allows them.
@@ -36,6 +80,17 @@ def check_output(output: Any, loss: str, samples: int, classes: int) -> None:
             f"The net gives {shape} for a batch of {samples}, and {loss} wants {wanted}: one number for each of the "
             f"{classes} classes. Set the last layer's out_features to {classes}."
         )
+    _check_learns(output, loss)
+
+
+def _check_tensor(output: Any) -> None:
+    import torch
+
+    if not isinstance(output, torch.Tensor):
+        raise OutputError(f"The net gives a {type(output).__name__}, and the loss wants one tensor: keep one output.")
+
+
+def _check_learns(output: Tensor, loss: str) -> None:
     if not output.is_floating_point():
         raise OutputError(f"The net gives {str(output.dtype)}, and {loss} wants floating point numbers.")
     if not output.requires_grad:

@@ -1,0 +1,183 @@
+"""All that a run needs to go on as if it had never stopped, in one file that is whole or absent.
+
+A checkpoint is a `.pt` file of tensors, numbers and texts alone: `torch.load(path, weights_only=True)` reads it, here
+and anywhere. `state_dict()` of model, optimizer, scheduler, scaler and running mean; the generators of torch, CUDA,
+MPS, numpy and random; where in which order of the samples it stood.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app import atomic
+from app.training.job import JobError
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
+
+    from app.training.stepper import Stepper
+
+VERSION = 1
+LAST, BEST = "last.pt", "best.pt"
+KEPT = 2  # checkpoints by step: where the newest was not finished, the one before it is there
+_BY_STEP = re.compile(r"step-(\d+)\.pt")
+
+
+class CheckpointError(JobError):
+    """A checkpoint that cannot be read, or is of another run; the text says which and what to do."""
+
+
+@dataclass
+class Position:
+    """Where a run stands: in `epoch`, from 1, after `batch` of its batches; `done` epochs have come to their end.
+
+    `order` is the state of the shuffling generator before the order of this epoch was drawn. `total` and `correct`
+    are sums over the samples of this epoch so far; `best` is the smallest validation loss, `stale` how many epochs
+    have passed since.
+    """
+
+    epoch: int = 0
+    done: int = 0
+    batch: int = 0
+    step: int = 0
+    seconds: float = 0.0
+    total: float = 0.0
+    correct: int = 0
+    best: float | None = None
+    stale: int = 0
+    order: Tensor | None = field(default=None, repr=False)
+
+
+def state_of(source: str, at: Position, shuffle: Generator, stepper: Stepper) -> dict[str, Any]:
+    """A run between two steps. Whoever asks holds the generators (`app.rng.GENERATOR`)."""
+    return {
+        "position": dict(vars(at)),
+        "source": source,
+        "shuffle": shuffle.get_state(),
+        "generators": generators(),
+        **stepper.state(),
+    }
+
+
+def go_on(path: Path, source: str, shuffle: Generator, stepper: Stepper) -> Position:
+    """Put a run where the checkpoint was taken. Raises CheckpointError for another net or other settings."""
+    state = load(path)
+    if state["source"] != source:
+        raise CheckpointError(
+            f"{path.name} was taken of another net: its code differs from this one's. Restore the project of that "
+            "run, or start a new run from its weights."
+        )
+    try:
+        stepper.restore(state)
+    except (ValueError, RuntimeError, KeyError) as error:
+        raise CheckpointError(
+            f"{path.name} was taken with other settings: {error}. Restore the project of that run."
+        ) from error
+    at = Position(**state["position"])
+    # In the midst of an epoch its order is drawn anew; after it, the next one's.
+    shuffle.set_state(at.order if at.batch and at.order is not None else state["shuffle"])
+    restore_generators(state["generators"])
+    return at
+
+
+def keep(folder: Path, name: str, state: dict[str, Any]) -> str:
+    """Write a checkpoint into a folder and let go of old ones; returns what went wrong, "" if nothing did."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        save(folder / name, state)
+        prune(folder)
+    except OSError as error:
+        return f"{folder / name} could not be written: {error.strerror or error}. The run goes on without it."
+    return ""
+
+
+def step_file(step: int) -> str:
+    """The name of the checkpoint after a step."""
+    return f"step-{step:08d}.pt"
+
+
+def save(path: Path, state: dict[str, Any]) -> None:
+    """Write a checkpoint whole or not at all. Raises OSError."""
+    import torch
+
+    def write(temporary: Path) -> None:
+        try:
+            torch.save({"tapedeck_checkpoint": VERSION, **state}, temporary)
+        except RuntimeError as error:  # what torch's writer says of a disk that is full
+            raise OSError(f"{error}".splitlines()[0]) from error
+
+    atomic.write(path, write)
+
+
+def prune(folder: Path) -> None:
+    """Keep the newest checkpoints by step. Raises OSError."""
+    found = sorted(file for file in folder.iterdir() if _BY_STEP.fullmatch(file.name))
+    for file in found[:-KEPT]:
+        file.unlink(missing_ok=True)
+
+
+def newest(folder: Path) -> Path | None:
+    """The checkpoint that a run goes on from: of the last one and those by step, the newest that can be read."""
+    files = [file for file in folder.glob("*.pt") if file.name == LAST or _BY_STEP.fullmatch(file.name)]
+    found = []
+    for file in files:
+        try:
+            found.append((load(file)["position"]["step"], file.name, file))
+        except CheckpointError:
+            continue
+    return max(found)[2] if found else None
+
+
+def load(path: Path) -> dict[str, Any]:
+    """What a checkpoint holds, on the CPU; nothing in it is run. Raises CheckpointError."""
+    import torch
+
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror or error}.") from error
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # damaged and dangerous files raise what their readers please
+        raise CheckpointError(f"{path} is no whole checkpoint: {str(error).strip().splitlines()[0]}") from error
+    version = state.get("tapedeck_checkpoint") if isinstance(state, dict) else None
+    if version != VERSION:
+        raise CheckpointError(f"{path} is no checkpoint of a run" + (f" (version {version})" if version else ""))
+    return state
+
+
+def generators() -> dict[str, Any]:
+    """The states of all generators that a run draws from."""
+    import numpy as np
+    import torch
+
+    kept: Any = np.random.get_state()
+    _, words, place, has_gauss, gauss = kept
+    version, state, spare = random.getstate()
+    return {
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
+        "mps": torch.mps.get_rng_state() if torch.backends.mps.is_available() else None,
+        "numpy": (torch.from_numpy(words.astype(np.int64)), place, has_gauss, gauss),
+        "random": (version, torch.tensor(state), spare),
+    }
+
+
+def restore_generators(states: dict[str, Any]) -> None:
+    """Put the generators back; those of devices that are not here are left alone."""
+    import numpy as np
+    import torch
+
+    torch.set_rng_state(states["torch"])
+    if states["cuda"] and torch.cuda.device_count() == len(states["cuda"]):
+        torch.cuda.set_rng_state_all(states["cuda"])
+    if states["mps"] is not None and torch.backends.mps.is_available():
+        torch.mps.set_rng_state(states["mps"])
+    words, place, has_gauss, gauss = states["numpy"]
+    np.random.set_state(("MT19937", words.numpy().astype(np.uint32), place, has_gauss, gauss))
+    version, state, spare = states["random"]
+    random.setstate((version, tuple(state.tolist()), spare))

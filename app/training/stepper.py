@@ -1,0 +1,234 @@
+"""One batch: forward, backward, and the optimizer's step when its turn has come.
+
+The order of operations is that of the exported `train.py`; what a project does not ask for is not done.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from app.training.choices import CLOSURE, PLATEAU, make_loss, make_optimizer, make_schedule
+from app.training.config import TrainingConfig
+from app.training.metrics import Task
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.optim import Optimizer
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What came of a batch: its loss on the device, detached, how many samples were right, and whether a step came."""
+
+    loss: Tensor
+    correct: Tensor | None
+    updated: bool
+
+
+class Stepper:
+    """Owns what changes the weights of `model`, which is on its device."""
+
+    def __init__(self, model: nn.Module, config: TrainingConfig, task: Task, device: str) -> None:
+        import torch
+
+        from app.training.recipes import parameter_groups, recompute
+
+        self.model, self.config, self.task = model, config, task
+        self.kind = device.partition(":")[0]
+        recompute(model, config.recompute)
+        self.loss: nn.Module = make_loss(config.loss).to(device)
+        own = {group.path: dict(group.options) for group in config.groups}
+        parameters = parameter_groups(model, own, config.no_decay) if own or config.no_decay else None
+        self.optimizer: Optimizer = make_optimizer(config.optimizer, parameters or model.parameters())
+        self.schedule: Any = make_schedule(config.schedule, self.optimizer) if config.schedule else None
+        self.scaler = torch.amp.GradScaler(self.kind) if config.amp == "float16" else None
+        self.average: Any = None
+        if config.ema is not None:
+            from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+            self.average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(config.ema), use_buffers=True)
+        self.forward: Callable[..., Any] = torch.compile(model) if config.compile else model
+        self._checked = False
+        self.set_by_hand = False  # the rate, since the loop last looked
+        self.waiting = 0  # batches whose gradients the optimizer has not had yet
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the first group, nan where the optimizer has none."""
+        return float(self.optimizer.param_groups[0].get("lr") or math.nan)
+
+    def set_rate(self, rate: float) -> None:
+        """Set the first group's rate, and those of the others and of the schedule in proportion."""
+        factor, self.set_by_hand = rate / self.rate, True
+        for group in self.optimizer.param_groups:
+            for name in ("lr", "initial_lr", "max_lr", "min_lr"):
+                if name in group:
+                    group[name] = group[name] * factor
+        for schedule in (self.schedule, *getattr(self.schedule, "_schedulers", ())):
+            if hasattr(schedule, "base_lrs"):
+                schedule.base_lrs = [base * factor for base in schedule.base_lrs]
+
+    @property
+    def validated(self) -> nn.Module:
+        """The module that is validated and kept: the running mean where there is one."""
+        module: nn.Module = self.model if self.average is None else self.average.module
+        return module
+
+    def output(self, module: Callable[..., Any], inputs: Tensor) -> Any:
+        """What the net gives, in the precision of the run."""
+        import torch
+
+        if self.config.channels_last and inputs.ndim == 4:
+            inputs = inputs.contiguous(memory_format=torch.channels_last)
+        if not self.config.amp:
+            return module(inputs)
+        with torch.autocast(self.kind, dtype=getattr(torch, self.config.amp)):
+            return module(inputs)
+
+    def measured(self, output: Any, labels: Tensor) -> Tensor:
+        """The loss, in the precision of the run."""
+        import torch
+
+        if not self.config.amp:
+            return self._measured(output, labels)
+        with torch.autocast(self.kind, dtype=getattr(torch, self.config.amp)):
+            return self._measured(output, labels)
+
+    def _measured(self, output: Any, labels: Tensor) -> Tensor:
+        loss: Tensor = self.loss(self.task.ready(output), self.task.targets(labels))
+        return loss
+
+    def take(
+        self,
+        inputs: Tensor,
+        labels: Tensor,
+        last: bool,
+        look: Callable[[Tensor], None],
+        measure: Callable[[], None],
+    ) -> Batch:
+        """Learn from a batch. `last` of an epoch has the optimizer's step in any case.
+
+        `look(loss)` is called before backward and may raise, `measure()` between backward and the step. Raises
+        OutputError where the first output cannot be compared with the labels.
+        """
+        if self.config.optimizer.name == CLOSURE:
+            return self._take_closure(inputs, labels, look, measure)
+        if not self.waiting:
+            self.optimizer.zero_grad(set_to_none=True)
+        output, loss = self._run(inputs, labels)
+        look(loss)
+        part = loss / self.config.accumulate if self.config.accumulate > 1 else loss
+        (self.scaler.scale(part) if self.scaler is not None else part).backward()
+        self.waiting += 1
+        updated = last or self.waiting == self.config.accumulate
+        if updated:
+            self._update(measure)
+        return Batch(loss.detach(), self.task.correct(output, labels), updated)
+
+    def _run(self, inputs: Tensor, labels: Tensor) -> tuple[Any, Tensor]:
+        from app.training.recipes import mixed
+
+        if not self.config.mixup:
+            output = self._output(inputs, labels)
+            return output, self.measured(output, labels)
+        inputs, others, share = mixed(inputs, self.config.mixup)
+        output = self._output(inputs, labels)
+        loss = share * self.measured(output, labels) + (1 - share) * self.measured(output, labels[others])
+        return output, loss
+
+    def _output(self, inputs: Tensor, labels: Tensor) -> Any:
+        output = self.output(self.forward, inputs)
+        if not self._checked:
+            self.task.check(output, labels)
+            self._checked = True
+        return output
+
+    def _take_closure(
+        self, inputs: Tensor, labels: Tensor, look: Callable[[Tensor], None], measure: Callable[[], None]
+    ) -> Batch:
+        first: list[tuple[Any, Tensor]] = []
+
+        def closure() -> Tensor:
+            self.optimizer.zero_grad(set_to_none=True)
+            output, loss = self._run(inputs, labels)
+            look(loss)
+            loss.backward()
+            self._clip()
+            first.append((output, loss.detach()))
+            return loss
+
+        self.optimizer.step(closure)  # type: ignore[arg-type]
+        measure()
+        self._moved()
+        output, loss = first[0]
+        return Batch(loss, self.task.correct(output, labels), True)
+
+    def _update(self, measure: Callable[[], None]) -> None:
+        if self.scaler is not None:
+            self.scaler.unscale_(self.optimizer)
+        measure()
+        self._clip()
+        if self.scaler is not None:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        else:
+            self.optimizer.step()
+        self._moved()
+
+    def _clip(self) -> None:
+        from torch.nn.utils import clip_grad_norm_, clip_grad_value_
+
+        if self.config.clip_value is not None:
+            clip_grad_value_(self.model.parameters(), self.config.clip_value)
+        if self.config.clip_norm is not None:
+            clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
+
+    def _moved(self) -> None:
+        self.waiting = 0
+        if self.average is not None:
+            self.average.update_parameters(self.model)
+        if self.schedule is not None and self.config.schedule is not None and self.config.schedule.per == "step":
+            self.schedule.step()
+
+    def end_epoch(self, val_loss: float | None) -> None:
+        """Let a schedule that moves by epochs move. One that waits for the validation loss does without it."""
+        schedule = self.config.schedule
+        if schedule is None or schedule.per != "epoch":
+            return
+        if schedule.choice.name != PLATEAU:
+            self.schedule.step()
+        elif val_loss is not None:
+            self.schedule.step(val_loss)
+
+    # --- Checkpoints
+
+    def state(self) -> dict[str, Any]:
+        """All of it, as tensors and numbers. Gradients that wait for the optimizer's step are among it."""
+        gradients = {}
+        if self.waiting:
+            gradients = {name: p.grad for name, p in self.model.named_parameters() if p.grad is not None}
+        return {
+            "model": dict(self.model.state_dict()),
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": self.schedule.state_dict() if self.schedule is not None else None,
+            "scaler": self.scaler.state_dict() if self.scaler is not None else None,
+            "average": dict(self.average.state_dict()) if self.average is not None else None,
+            "waiting": self.waiting,
+            "gradients": gradients,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from there. Raises what torch says of a state that does not fit."""
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        for own, name in ((self.schedule, "schedule"), (self.scaler, "scaler"), (self.average, "average")):
+            if own is not None and state[name] is not None:
+                own.load_state_dict(state[name])
+        self.waiting = state["waiting"]
+        if self.waiting:
+            for name, parameter in self.model.named_parameters():
+                gradient = state["gradients"].get(name)
+                parameter.grad = gradient.to(parameter) if gradient is not None else None
