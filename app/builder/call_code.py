@@ -151,12 +151,30 @@ class CallWriter:
         elif spec.kind in ("module", "block"):
             function, arguments = self.modules[step.id], [*given, *literals]
         else:
-            more = [ops.WRITTEN[spec.key]] if spec.key in ops.WRITTEN else []
+            more = self._more(step, literals)
             behind = spec.key in ops.LITERALS_FIRST or spec.key in ops.LIKE
             first, then = (literals, given) if behind else (given, literals)
             # What is given by name stands behind what is given by position: the weight of F.layer_norm.
             function, arguments = spec.key, sorted([*first, *then, *more], key=lambda text: bool(_BY_NAME.match(text)))
         return wrapped(f"{function}(", arguments, ")", before=column)
+
+    @staticmethod
+    def _more(step: Step, literals: list[str]) -> list[str]:
+        """What a function wants beside what was drawn: the mode of the net, and None for statistics it has not."""
+        key = step.spec.key
+        said = any(text.startswith("training=") for text in literals)
+        more = [ops.WRITTEN[key]] if key in ops.WRITTEN and not said else []
+        missing = [name for name in ("running_mean", "running_var") if name not in step.args]
+        if key == "F.batch_norm" and missing:  # then it is the batch that tells, in any mode
+            return [*(f"{name}=None" for name in missing), *([] if said else ["training=True"])]
+        return more
+
+    def counted(self, step: Step) -> str:
+        """The lines that count a batch of the training, "" where nothing is counted."""
+        port = next((port for port in step.spec.inputs if port.name == ops.COUNTED and port.name in step.args), None)
+        if port is None:
+            return ""
+        return f"        if self.training:\n            {self.argument(step, port)}.add_(1)\n"
 
     def _row(self, step: Step) -> list[str]:
         """The arguments of a `Function`, all of them by position."""
@@ -254,6 +272,8 @@ def _given(step: Step, taken: list[str]) -> list[str]:
     optional = [port for port in ports if not port.required]
     given = []
     for port, text in zip(ports, taken, strict=True):
+        if port.name == ops.COUNTED:
+            continue
         if step.spec.key in ops.LIKE:
             given.append(f"device={text}")
         elif port.named and not (port.required or port.name in step.args):

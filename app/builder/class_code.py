@@ -179,6 +179,7 @@ class ClassWriter:
         text += "..." if step.spec.kind == "unknown" else self.calls.call(step, len(text))
         if step.spec.key == "operator.setitem":
             text += f"\n        {self.calls.filled(step, targets)}"
+        text = self.calls.counted(step) + text
         comment = self._shape_comment(step)
         if comment and "\n" not in text and len(text) + len(comment) + 2 <= WIDTH:
             text += f"  {comment}"

@@ -317,6 +317,7 @@ _RULES: tuple[tuple[str, Rule], ...] = (
     (r"nn\.Fold", windows.folding),
     (r"nn\.(CosineSimilarity|PairwiseDistance)", functions.compared),
     (r"torch\.gather", functions.gather),
+    (r"F\.batch_norm|torch\.scatter", functions.same),
     (r"parameter|buffer|torch\.(zeros|ones|full)|Tensor\.new_\w+", values.made),
     (r"constant", values.constant),
     (r"torch\.arange", values.counting),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.builder import ops_functions
-from app.builder.ops_functions import LABELS, LIKE, LITERALS_FIRST, NAMED, OPERANDS, SCHEMAS, WRITTEN
+from app.builder.ops_functions import COUNTED, LABELS, LIKE, LITERALS_FIRST, NAMED, OPERANDS, SCHEMAS, WRITTEN
 
 
 def _rows(category: str, keys: str) -> tuple[tuple[str, str], ...]:
@@ -261,7 +261,7 @@ SAME = frozenset(
 )
 
 # Calls that draw random numbers even when nothing is trained; never tried on real tensors.
-RANDOM = frozenset({"F.dropout"})
+RANDOM = frozenset({"F.dropout", "torch.randn_like", "torch.rand_like"})
 
 # What an op does, where torch says nothing.
 SUMMARIES: dict[str, str] = {
@@ -288,7 +288,7 @@ STEMS: dict[str, str] = {
 }  # fmt: skip
 
 __all__ = (
-    "AUTO_RULES", "HIDDEN", "LABELS", "LEFT_OUT", "LENIENT", "LIKE", "LITERALS_FIRST", "MAXIMUM", "MINIMUM", "MORE",
-    "NAMED", "OPERANDS", "OPS", "OUTPUTS", "OUTPUTS_BY", "PARAMS", "PORT_KINDS", "RANDOM", "RECURRENT", "SCHEMAS",
-    "SIGNATURES", "STARTS", "STEMS", "SUMMARIES", "VARIADIC", "WITH_INDICES", "WRITTEN",
+    "AUTO_RULES", "COUNTED", "HIDDEN", "LABELS", "LEFT_OUT", "LENIENT", "LIKE", "LITERALS_FIRST", "MAXIMUM", "MINIMUM",
+    "MORE", "NAMED", "OPERANDS", "OPS", "OUTPUTS", "OUTPUTS_BY", "PARAMS", "PORT_KINDS", "RANDOM", "RECURRENT",
+    "SCHEMAS", "SIGNATURES", "STARTS", "STEMS", "SUMMARIES", "VARIADIC", "WITH_INDICES", "WRITTEN",
 )  # fmt: skip

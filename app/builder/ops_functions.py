@@ -13,9 +13,9 @@ FUNCTIONS: dict[str, str] = {
         F.relu F.relu6 F.leaky_relu F.elu F.selu F.gelu F.silu F.mish F.hardswish F.hardtanh F.softplus F.logsigmoid
         F.glu F.softmax F.log_softmax torch.sigmoid torch.tanh torch.abs torch.neg torch.sign torch.exp torch.log
         torch.sqrt torch.rsqrt torch.square torch.reciprocal torch.sin torch.cos torch.pow torch.clamp torch.cumsum
-        torch.floor torch.ceil torch.round
+        torch.floor torch.ceil torch.round torch.erf torch.log1p torch.expm1 torch.exp2 torch.log2
     """,
-    "norm": "F.normalize F.layer_norm F.group_norm",
+    "norm": "F.normalize F.layer_norm F.group_norm F.batch_norm",
     "shape": """
         F.max_pool2d F.avg_pool2d F.adaptive_avg_pool2d F.interpolate F.pad F.pixel_shuffle F.pixel_unshuffle
         Tensor.view torch.reshape torch.flatten torch.permute torch.transpose torch.movedim torch.squeeze
@@ -23,7 +23,7 @@ FUNCTIONS: dict[str, str] = {
         torch.unbind torch.index_select torch.narrow torch.roll torch.flip torch.tril torch.triu
         torch.mean torch.sum torch.prod torch.std torch.var torch.norm torch.logsumexp torch.amax torch.amin torch.max
         torch.min torch.argmax torch.argmin torch.topk torch.sort torch.any torch.all
-        torch.zeros_like torch.ones_like torch.full_like
+        torch.zeros_like torch.ones_like torch.full_like torch.randn_like torch.rand_like
         torch.zeros torch.ones torch.full torch.arange torch.linspace torch.eye
         Tensor.new_zeros Tensor.new_ones Tensor.new_full operator.getitem operator.setitem Tensor.size Tensor.shape
         Tensor.dim Tensor.numel tuple unpack
@@ -37,7 +37,7 @@ FUNCTIONS: dict[str, str] = {
         torch.einsum torch.cat torch.stack torch.eq torch.ne torch.lt torch.le torch.gt torch.ge torch.logical_and
         torch.logical_or torch.logical_not torch.where torch.masked_fill
     """,
-    "seq": "F.scaled_dot_product_attention F.embedding F.one_hot torch.gather",
+    "seq": "F.scaled_dot_product_attention F.embedding F.one_hot torch.gather torch.scatter",
 }
 
 # Builtins have no Python signature; their schemas do. Several overloads exist, this names the one meant.
@@ -52,6 +52,7 @@ _PLAIN = """
     F.pixel_unshuffle F.scaled_dot_product_attention F.one_hot torch.gather torch.index_select torch.tril torch.triu
     torch.floor torch.ceil torch.round torch.zeros torch.ones torch.full torch.linspace torch.eye
     F.conv1d F.conv2d F.conv3d F.linear
+    torch.erf torch.log1p torch.expm1 torch.exp2 torch.log2 torch.randn_like torch.rand_like
 """
 SCHEMAS: dict[str, str] = {
     **{key: f"aten.{key.partition('.')[2]}.default" for key in _PLAIN.split()},
@@ -83,6 +84,7 @@ SCHEMAS: dict[str, str] = {
     "torch.unbind": "aten.unbind.int",
     "torch.arange": "aten.arange.start_step",
     "torch.masked_fill": "aten.masked_fill.Scalar",
+    "torch.scatter": "aten.scatter.src",
 }
 
 # Arguments that are not shown: where and how a tensor lies in memory, and what means the same without.
@@ -99,7 +101,7 @@ HIDDEN: dict[str, frozenset[str]] = {
     "torch.gather": frozenset({"sparse_grad"}),
     "Tensor.to": frozenset({"non_blocking", "copy", "memory_format"}),
     "Tensor.expand": frozenset({"implicit"}),
-    **dict.fromkeys(("torch.zeros_like", "torch.ones_like", "torch.full_like"), _LIKE),
+    **dict.fromkeys((f"torch.{name}_like" for name in ("zeros", "ones", "full", "randn", "rand")), _LIKE),
     **dict.fromkeys(("torch.zeros", "torch.ones", "torch.full", "torch.arange", "torch.linspace", "torch.eye"), _LIKE),
     **dict.fromkeys(("torch.clone", "Tensor.contiguous"), _LIKE),
 }
@@ -129,7 +131,8 @@ LIKE = frozenset({"torch.zeros", "torch.ones", "torch.full", "torch.arange", "to
 _MODES = ("nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear", "area")
 _OVER_DIMS = ("sum", "std", "var", "norm", "amax", "amin", "logsumexp")
 _OVER_DIM = ("prod", "max", "min", "argmax", "argmin", "any", "all", "cumsum", "topk", "sort", "squeeze", "unsqueeze",
-             "chunk", "split", "select", "narrow", "repeat_interleave", "gather", "index_select", "unbind")  # fmt: skip
+             "chunk", "split", "select", "narrow", "repeat_interleave", "gather", "scatter", "index_select",
+             "unbind")  # fmt: skip
 
 # Facts about single parameters that schemas and annotations leave open.
 PARAMS: dict[tuple[str, str], dict[str, Any]] = {
@@ -169,7 +172,8 @@ PARAMS: dict[tuple[str, str], dict[str, Any]] = {
     ("torch.linspace", "steps"): {"start": 10, "minimum": 0},
     ("torch.eye", "n"): {"start": 8, "minimum": 0},
     **{(key, "dtype"): {"kind": "dtype", "optional": True} for key in sorted(LIKE)},
-    **{(f"torch.{name}_like", "dtype"): {"kind": "dtype", "optional": True} for name in ("zeros", "ones", "full")},
+    **{(f"torch.{name}_like", "dtype"): {"kind": "dtype", "optional": True}
+       for name in ("zeros", "ones", "full", "randn", "rand")},
     ("torch.einsum", "equation"): {"kind": "equation", "start": "bij,bjk->bik"},
     ("torch.mean", "dim"): {"start": (2, 3), "required": True},
     **{(f"torch.{name}", "dim"): {"start": (1,), "required": True, "default": None, "optional": False}
@@ -205,10 +209,15 @@ PARAMS: dict[tuple[str, str], dict[str, Any]] = {
 LITERALS_FIRST = frozenset({"torch.einsum"})
 
 # Tensors that stand behind a literal, and so are written by name.
-NAMED = frozenset({("torch.gather", "index"), ("torch.index_select", "index")})
+NAMED = frozenset(
+    {("torch.gather", "index"), ("torch.index_select", "index"), ("torch.scatter", "index"), ("torch.scatter", "src")}
+)
 
 # What else is written into a call: a function does not know by itself whether the net is being trained.
-WRITTEN: dict[str, str] = {"F.dropout": "training=self.training"}
+WRITTEN: dict[str, str] = dict.fromkeys(("F.dropout", "F.batch_norm"), "training=self.training")
+
+# A buffer that is wired to this port counts the batches of the training; it is no argument of the call.
+COUNTED = "num_batches_tracked"
 
 # What is called otherwise than Python's operator module calls it.
 LABELS: dict[str, str] = {"operator.truediv": "div"}

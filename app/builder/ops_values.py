@@ -80,6 +80,11 @@ SPECS: dict[str, OpSpec] = {
               stem="stochastic_depth", inputs=(Port("input"),), params=(
             Param("p", "float", required=True, minimum=0, maximum=1, start=0.1, positional=True),
             Param("mode", "choice", required=True, choices=("batch", "row"), start="row", positional=True))),
+        _spec("F.batch_norm", "function", "norm", target="own.batch_norm",
+              inputs=(_TENSOR, *(Port(name, required=False) for name in (
+                  "running_mean", "running_var", "weight", "bias", "num_batches_tracked"))),
+              params=(Param("training", "bool", None, optional=True), Param("momentum", "float", default=0.1),
+                      Param("eps", "float", default=1e-5, minimum=0))),
         _spec("operator.neg", "operator", "merge", target="operator.neg", inputs=(Port("input", _OPERAND),),
               outputs=(Port("output", _OPERAND),)),
     )
@@ -91,7 +96,19 @@ OWN: dict[str, Any] = {
     "setitem": lambda tensor, value, index: _filled(tensor, value, index),
     "unpack": lambda values, count: _taken_apart(values, count),
     "pack": lambda items: tuple(items),
+    "batch_norm": lambda input, **given: _normalised(input, **given),
 }
+
+
+def _normalised(input: Any, **given: Any) -> Any:
+    """What `F.batch_norm` gives, without a value computed or a statistic moved."""
+    if input.dim() < 2:
+        raise ValueError(f"expected at least 2 dimensions, and {input.dim()} arrive")
+    for name in ("running_mean", "running_var", "weight", "bias"):
+        held = given.get(name)
+        if held is not None and held.numel() != input.shape[1]:
+            raise ValueError(f"{name} should contain {input.shape[1]} elements, not {held.numel()}")
+    return input.clone()
 
 
 def _filled(tensor: Any, value: Any, index: Any) -> Any:
@@ -108,6 +125,15 @@ def _taken_apart(values: Any, count: int) -> tuple[Any, ...]:
 
 # What each is for and what its arguments are, where torch says nothing.
 WORDS: dict[str, tuple[str, str, dict[str, str]]] = {
+    "F.batch_norm": (
+        "Batch normalization with statistics and weights that are wired: buffers and parameters of the net.",
+        "While training it takes the statistics of the batch and moves the running ones, if they are wired.",
+        {
+            "training": "None follows the net; True always takes the statistics of the batch, False never.",
+            "momentum": "How much of the running statistics is replaced by those of a batch.",
+            "eps": "Added to the variance, so that nothing is divided by zero.",
+        },
+    ),
     "number": (
         "A number, for parameters and operands that are wired.",
         "It stands in the code where it is used.",

@@ -22,6 +22,8 @@ from app.builder.importer.values import Training, set_item
 from app.builder.introspect import find
 from app.builder.literals import DTYPES, DType, Slice
 
+BATCH_NORM = "F.batch_norm"
+
 
 class Unbound(ValueError):
     """A call that no op of the catalog stands for; the text says which and why."""
@@ -58,6 +60,7 @@ _FUNCTIONS: dict[Any, str] = {
     torch.adaptive_avg_pool1d: "F.adaptive_avg_pool1d", torch.clip: "torch.clamp", torch.absolute: "torch.abs",
     torch.moveaxis: "torch.movedim", torch.unflatten: "torch.unflatten", set_item: "operator.setitem",
     torch.embedding: "F.embedding", torch.group_norm: "F.group_norm", torch.special.expit: "torch.sigmoid",
+    F.batch_norm: BATCH_NORM,
 }  # fmt: skip
 _METHODS: dict[str, str] = {
     "view": "Tensor.view", "view_as": "Tensor.view_as", "expand": "Tensor.expand", "to": "Tensor.to",
@@ -86,7 +89,7 @@ class Binder:
     def bind(self, node: fx.Node, like: fx.Node | None) -> Bound:
         """The op of a call of a function or a method; `like` is a tensor whose device new ones take. Raises Unbound."""
         args, kwargs = list(node.args), dict(node.kwargs)
-        if node.target in (torch.tensor_split, "tensor_split"):
+        if node.target in (torch.tensor_split, "tensor_split", torch.split, "split", "split_with_sizes"):
             key, args, kwargs = "torch.split", *self._split_at(node, args, kwargs)
         elif node.op == "call_method":
             key, args, kwargs = self._method(str(node.target), args, kwargs)
@@ -122,6 +125,8 @@ class Binder:
             return f"Tensor.{plain}", args, {}
         if plain == "size":
             return ("Tensor.size", args, kwargs) if len(args) > 1 or kwargs else ("Tensor.shape", args, {})
+        if plain == "to" and len(args) == 2 and self._is_tensor(args[1]):
+            return "Tensor.type_as", args, {}
         if plain == "t":
             return "torch.transpose", [args[0], 0, 1], {}
         function = getattr(torch, plain, None)
@@ -176,6 +181,13 @@ class Binder:
                     given[name] = tuple(rest)
                     break
             given[name] = value
+        if spec.key in ("torch.cat", "torch.stack") and "axis" not in kwargs:
+            given.setdefault("dim", kwargs.get("dim", 0))
+        if spec.key in _REDUCING and not ({"dim", "axis"} & {*kwargs, *given}) and isinstance(args[0], fx.Node):
+            given["dim"] = tuple(range(self.values[args[0]].dim()))  # all of them
+        if spec.key == "torch.norm" and given.get("p", kwargs.get("p", "fro")) in ("fro", None):
+            given["p"] = 2.0
+            kwargs = {name: value for name, value in kwargs.items() if name != "p"}
         for name, value in kwargs.items():
             given[_RENAMED.get((spec.key, name), name)] = value
         return given
@@ -186,6 +198,8 @@ class Binder:
         return isinstance(value, int) and not isinstance(value, bool)
 
     def put(self, bound: Bound, spec: OpSpec, name: str, value: Any) -> None:
+        if name == "training" and type(value) is Training:
+            return  # as every op does that asks for it
         port = spec.input(name) if name in spec.input_names else None
         param = spec.param(name)
         if port is not None and port.variadic:
@@ -245,6 +259,7 @@ class Binder:
         return self._item(bound, place, value)
 
 
+_REDUCING = frozenset(f"torch.{name}" for name in ("mean", "sum", "std", "var", "amax", "amin", "logsumexp", "norm"))
 _RENAMED = {
     ("operator.add", "a"): "input", ("torch.transpose", "axis0"): "dim0", ("torch.transpose", "axis1"): "dim1",
     ("torch.mean", "axis"): "dim", ("torch.sum", "axis"): "dim", ("torch.cat", "axis"): "dim",
@@ -253,8 +268,11 @@ _RENAMED = {
 
 def _means_nothing(name: str, value: Any) -> bool:
     return (name == "alpha" and value == 1) or (name == "training" and type(value) is Training) or (
-        name in ("return_indices", "sparse", "scale_grad_by_freq", "implicit", "antialias") and not value
+        name in _OFF and not value
     )
+
+
+_OFF = ("return_indices", "sparse", "scale_grad_by_freq", "implicit", "antialias", "dropout_p", "enable_gqa")
 
 
 def _hashable(target: Any) -> bool:

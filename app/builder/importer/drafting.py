@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_unflatten
 
 from app.builder import ops
 from app.builder.catalog import Catalog, OpSpec
-from app.builder.importer.binding import Binder, Bound, Unbound, literal_of, signature_of
+from app.builder.importer.binding import BATCH_NORM, Binder, Bound, Unbound, literal_of, signature_of
 from app.builder.importer.modules import described
 from app.builder.importer.running import port_name
 from app.builder.importer.tracing import Frame, Tracer
@@ -251,9 +251,26 @@ class _Sheet:
         like = next((n for n in self.frame.inputs if isinstance(self.values[n], torch.Tensor)), None)
         bound = self.drafter.binder.bind(node, like)
         spec = self.drafter.catalog[bound.key]
+        count = self._count_of(bound) if bound.key == BATCH_NORM else None
         made = self._add(bound.key, self._fresh(spec.stem), bound.params)
         self._connect(made, bound)
+        if count is not None:
+            self.draft.wires.append((count.id, 0, made.id, ops.COUNTED, 0))
         self.places[node] = (made.id, 0)
+
+    def _count_of(self, bound: Bound) -> DraftNode | None:
+        """The buffer that counts the batches beside the statistics of an `F.batch_norm`."""
+        mean = bound.ports.get("running_mean", [None])[0]
+        owner = str(mean.target).rpartition(".")[0] if mean is not None and mean.op == "get_attr" else None
+        path = f"{owner}.{ops.COUNTED}" if owner else ops.COUNTED
+        if owner is None or path not in self.drafter.buffers:
+            return None
+        tracer = self.drafter.tracer
+        if int(tracer.root.training) and not any(n.op == "get_attr" and n.target == path for n in tracer.became):
+            return None  # it is there, and nobody counts
+        name = self._relative(path)
+        known = next((node for node in self.draft.nodes.values() if (node.op, node.name) == ("buffer", name)), None)
+        return known or self._add("buffer", name, {"shape": (), "dtype": DType("int64")})
 
     def _plain(self, node: fx.Node) -> bool:
         """What is no call of its own here: one of several outputs, a size of a shape, a fact that the example tells."""

@@ -209,7 +209,7 @@ class Merger:
                         return Expr(f"{name} // {int(1 / factor)}")
         taken = set(group.vectors)
         plain = identifier(param.name)
-        name = plain if plain not in taken else identifier(f"{node.name}_{plain}")
+        name = plain if plain not in taken or not node.name[:1].isalpha() else identifier(f"{node.name}_{plain}")
         number = 2
         while name in taken:
             name, number = f"{plain}{number}", number + 1

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from app.builder.importer.binding import BATCH_NORM
 from app.builder.importer.drafting import Draft, DraftError
+from app.builder.ops import COUNTED
 
 _What = tuple[Any, ...]
 
@@ -14,6 +16,7 @@ def with_evaluation(training: Draft, evaluation: Draft) -> None:
 
     Raises DraftError if evaluation computes what training does not.
     """
+    _settle_norms(training, evaluation)
     told, asked = _Told(training), _Told(evaluation)
     mine = [told.of(*_source(training, node)) for node in training.outputs]
     other = [asked.of(*_source(evaluation, node)) for node in evaluation.outputs]
@@ -30,6 +33,29 @@ def with_evaluation(training: Draft, evaluation: Draft) -> None:
         made = training.add("output", training.fresh(f"eval_{name}"), {"when": "eval"})
         training.wires.append((*places[what], made.id, "input", 0))
         training.outputs.append(made.id)
+
+
+def _settle_norms(training: Draft, evaluation: Draft) -> None:
+    """A normalization that takes the statistics of the batch in training alone asks for the mode as the net does."""
+    drafts = training, evaluation
+    ours, theirs = ([node for node in draft.nodes.values() if node.op == BATCH_NORM] for draft in drafts)
+    if len(ours) == len(theirs):
+        for one, other in zip(ours, theirs, strict=True):
+            if (one.params.get("training"), other.params.get("training", False)) == (True, False):
+                del one.params["training"]
+                other.params.pop("training", None)
+            if not any(wire[2:4] == (one.id, COUNTED) for wire in training.wires):
+                _not_counted(evaluation, other.id)
+    inner, also = ([node.inner for node in draft.nodes.values() if node.inner] for draft in drafts)
+    if len(inner) == len(also):
+        for first, second in zip(inner, also, strict=True):
+            _settle_norms(first, second)
+
+
+def _not_counted(draft: Draft, norm: str) -> None:
+    counts = {wire[0] for wire in draft.wires if wire[2:4] == (norm, COUNTED)}
+    draft.wires = [wire for wire in draft.wires if wire[0] not in counts]
+    draft.nodes = {key: node for key, node in draft.nodes.items() if key not in counts}
 
 
 def _source(draft: Draft, node: str) -> tuple[str, int]:
