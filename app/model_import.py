@@ -231,7 +231,7 @@ def project_of(
 
     from app.builder.importer.building import import_module
     from app.builder.importer.drafting import DraftError
-    from app.builder.importer.tracing import TraceError
+    from app.builder.importer.frames import TraceError
 
     examples = tuple(torch.zeros(one.shape, dtype=getattr(torch, one.dtype), device="meta") for one in inputs)
     try:

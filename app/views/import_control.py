@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer
 
+from app import own_layers
 from app.builder.arrange import Size, arrange
-from app.builder.blocks import with_blocks
-from app.builder.catalog import Catalog, catalog
+from app.builder.catalog import Catalog
 from app.builder.graph import Graph
 from app.builder.sheet import Positions
 from app.frozen import FrozenMap
@@ -32,7 +32,7 @@ WIDTHS = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6)  # of rows, in widths of the room; of tw
 
 def laid_out(project: Project, room: Size) -> Project:
     """The project with every sheet laid out anew by the sizes that its nodes are drawn with, to be seen in `room`."""
-    ops = with_blocks(catalog(), project.blocks)
+    ops = own_layers.ops_of(project)
     blocks = {name: replace(block, positions=_places(block.graph, ops, room)) for name, block in project.blocks.items()}
     return replace(project, positions=_places(project.graph, ops, room), blocks=FrozenMap(blocks))
 

@@ -14,13 +14,15 @@ from app.builder.blocks import Blocks
 from app.builder.catalog import Catalog
 from app.builder.graph import Graph
 from app.builder.importer.drafting import Draft, Drafter, DraftError
-from app.builder.importer.fallback import OPAQUE, Fallback
-from app.builder.importer.giving_way import GivingWay
+from app.builder.importer.fallback import OPAQUE, Fallback, parent
+from app.builder.importer.frames import TraceError
+from app.builder.importer.giving_way import GivingWay, ReadPast
 from app.builder.importer.merging import Merger
 from app.builder.importer.modes import with_evaluation
 from app.builder.importer.modules import key_of
 from app.builder.importer.opaque import OwnClasses
-from app.builder.importer.tracing import TraceError, Tracer
+from app.builder.importer.sharing import read_past, tied
+from app.builder.importer.tracing import Tracer
 from app.builder.importer.values import on_meta
 from app.builder.importer.watching import gradient_hooks
 from app.builder.importer.whole import drawn_whole
@@ -94,7 +96,7 @@ class _Drawing:
         if whole is not None and whole.spec is not None:
             root = drawn_whole(self.model, whole.spec, whole.params, self.examples)
         else:
-            self._check_hooks(ways)
+            self._check_model(ways)
             root, asked = self._drafted(ways, True)
             if asked:
                 with_evaluation(root, self._drafted(ways, False)[0])
@@ -102,21 +104,38 @@ class _Drawing:
         laid = {name: replace(block, positions=arrange(block.graph, {})) for name, block in blocks.items()}
         return Imported(graph, FrozenMap(laid), FrozenMap(arrange(graph, {})))
 
-    def _check_hooks(self, ways: GivingWay) -> None:
+    def _check_model(self, ways: GivingWay) -> None:
+        """Raise TraceError for what no call tells."""
+        for path, names in tied(self.model):
+            if not ways.covers(path):
+                why = f"{' and '.join(names)} are one tensor, and a drawing has each by one name"
+                raise TraceError(f"{path or type(self.model).__name__} cannot be followed: {why}", path, why, False)
         for path, why in gradient_hooks(self.model):
             if not ways.covers(path):
                 raise TraceError(f"{path or type(self.model).__name__} cannot be followed: {why}", path, why)
 
     def _drafted(self, ways: GivingWay, training: bool) -> tuple[Draft, bool]:
         tracer = Tracer(self.whole, self._cancelled)
-        tracer.apart, self.arrived = ways.apart, tracer.arrived
+        tracer.apart, tracer.loose, self.arrived = ways.apart, ways.loose, tracer.arrived
         copied, flag = on_meta(self.model, training, self.whole)
         for path, apart in ways.apart.items():
             if apart.spec is not None:  # what is not followed asks for its mode as it likes
                 for module in copied.get_submodule(path).modules():
                     module.__dict__["training"] = training
         frame = tracer.follow(copied, *self.examples)
-        return Drafter(tracer, self.model, self.catalog).draft(frame), bool(flag.asked)
+        draft = Drafter(tracer, self.model, self.catalog).draft(frame)
+        self._check_tensors(draft)
+        return draft, bool(flag.asked)
+
+    def _check_tensors(self, draft: Draft) -> None:
+        """Raise ReadPast for a tensor that would be drawn beside the layer that has it."""
+        found = read_past(draft)
+        if found is not None:
+            path, layer = found
+            why = f"another module reads a tensor of {path}"
+            error = ReadPast(f"{path} cannot be followed: {why}", path if layer else parent(path), why, False)
+            error.layer = layer
+            raise error
 
 
 def _on_meta(value: Any) -> Any:

@@ -170,8 +170,11 @@ def exported(module: nn.Module, args: Any, kwargs: Any, whole: Whole, smaller: b
     replay.check_state()
     for follows in (True, False):  # what drops out does so while it is trained, or always
         replay.follows_mode = follows
-        if _same(replay, module, real, named):
-            return replay
+        try:
+            if _same(replay, module, real, named):
+                return replay
+        except Exception as error:  # whatever it is, the two were not found equal
+            raise NotExported(_first_line(error)) from error
     raise NotExported("what torch.export makes of it has other outputs or other gradients")
 
 

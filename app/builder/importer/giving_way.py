@@ -14,12 +14,18 @@ from app.builder.importer.binding import Unbound
 from app.builder.importer.drafting import DraftError
 from app.builder.importer.exported import NotExported, Replay, exported
 from app.builder.importer.fallback import EXPORTED, OPAQUE, Fallback, inside, parent
+from app.builder.importer.frames import VALUES, Apart, TraceError, words_of
 from app.builder.importer.opaque import OwnClasses
 from app.builder.importer.recorded import MADE_WITH
 from app.builder.importer.running import run_alone
-from app.builder.importer.tracing import Apart, TraceError
 
 Called = tuple[Any, Any]
+
+
+class ReadPast(TraceError):
+    """A submodule that is called while another reads a tensor of it. `layer` says that it is a layer of the catalog."""
+
+    layer = False
 
 
 class GivingWay:
@@ -33,6 +39,7 @@ class GivingWay:
         self._model, self._own, self._examples, self._whole = model, own, examples, whole
         self.cancelled = cancelled
         self.apart: dict[str, Apart] = {}
+        self.loose: set[str] = set()
         self._fallbacks: dict[str, Fallback] = {}
         self._runs = False
         self._tried: dict[str, int] = {}
@@ -52,7 +59,10 @@ class GivingWay:
         path = error.path or ""
         self._check_it_runs(error)
         first = self._fallbacks.get(path)
-        if self._exported(path, error, arrived.get(path)):
+        if isinstance(error, ReadPast) and error.layer and path not in self.loose:
+            self.loose.add(path)
+            return
+        if getattr(error, "exportable", True) and self._exported(path, error, arrived.get(path)):
             return
         why = first.reason if first is not None else error.why
         words = ""
@@ -76,8 +86,11 @@ class GivingWay:
             return
         try:
             run_alone(self._model, *self._examples)
-        except Exception:  # it is told in the words of who followed it, which name the place
-            raise error from None
+        except Exception as wrong:
+            if error.why == VALUES:  # it did not come as far as that
+                name = type(self._model).__name__
+                raise TraceError(f"{name} does not take what arrives: {words_of(wrong)}", "") from wrong
+            raise error from None  # who followed it names the place
         self._runs = True
 
     # --- Ways

@@ -123,7 +123,7 @@ def _check(module: nn.Module, spec: OpSpec, params: dict[str, Any]) -> None:
             made = Call.of(spec, FrozenMap(params)).target
     except Exception as error:  # the words of its constructor are the reason
         raise Unbound(f"{name} cannot be made anew: {type(error).__name__}: {error}") from error
-    theirs, mine = dict(_facts(module, "", 0)), dict(_facts(made, "", 0))
+    theirs, mine = (dict(_facts(one, "", 0, _tensors_of(one))) for one in (module, made))
     for place in dict.fromkeys((*theirs, *mine)):
         if place not in theirs or place not in mine or not _equal(theirs[place], mine[place]):
             loose = place.endswith(_LOOSE)
@@ -136,7 +136,7 @@ def _check(module: nn.Module, spec: OpSpec, params: dict[str, Any]) -> None:
 _LOOSE = " (not registered)"
 
 
-def _facts(module: nn.Module, place: str, depth: int) -> Iterator[tuple[str, Any]]:
+def _facts(module: nn.Module, place: str, depth: int, own: frozenset[int]) -> Iterator[tuple[str, Any]]:
     """What a module is apart from the values of its parameters and buffers."""
     yield place or "its class", type(module).__name__
     dot = f"{place}." if place else ""
@@ -154,24 +154,32 @@ def _facts(module: nn.Module, place: str, depth: int) -> Iterator[tuple[str, Any
     yield f"{dot}hooks", tuple(len(module.__dict__.get(hooks, ())) for hooks in _HOOKS)
     for name, value in module.__dict__.items():
         if name not in _OWN:
-            yield from _held(value, f"{dot}{name}", depth)
+            yield from _held(value, f"{dot}{name}", depth, own)
     for name, inner in module._modules.items():
         if inner is not None and depth < 64:
-            yield from _facts(inner, dot + name, depth + 1)
+            yield from _facts(inner, dot + name, depth + 1, own)
 
 
-def _held(value: Any, place: str, depth: int) -> Iterator[tuple[str, Any]]:
+def _held(value: Any, place: str, depth: int, own: frozenset[int]) -> Iterator[tuple[str, Any]]:
     """What stands in an attribute that torch does not look into."""
     if isinstance(value, _PLAIN):
         yield place, value
     elif isinstance(value, torch.Tensor):
-        yield place + _LOOSE, value
+        if value.is_leaf and id(value) not in own:
+            yield place + _LOOSE, value
     elif isinstance(value, nn.Module) and depth < 64:
-        yield from ((f"{place}.{name}{_LOOSE}", tensor) for name, tensor in value.state_dict().items())
+        for name, tensor in (*value.named_parameters(), *value.named_buffers()):
+            if id(tensor) not in own:
+                yield f"{place}.{name}{_LOOSE}", tensor
     elif isinstance(value, list | tuple | dict) and depth < 64:
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for key, item in items:
-            yield from _held(item, f"{place}[{key!r}]", depth + 1)
+            yield from _held(item, f"{place}[{key!r}]", depth + 1, own)
+
+
+def _tensors_of(module: nn.Module) -> frozenset[int]:
+    """The tensors that stand in the state_dict, wherever else they are kept."""
+    return frozenset(map(id, (*module.parameters(), *module.buffers())))
 
 
 def _equal(one: Any, other: Any) -> bool:

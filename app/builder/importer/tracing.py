@@ -13,7 +13,6 @@ import operator
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -22,67 +21,22 @@ from torch.fx import _symbolic_trace
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-from app.builder.catalog import OpSpec
+from app.builder.importer.frames import (
+    COMPILED,
+    DEPENDS,
+    RECURSIVE,
+    VALUES,
+    Apart,
+    Frame,
+    TraceError,
+    first_sentence,
+    leaf_names,
+    words_of,
+)
 from app.builder.importer.rewritten import rewritten, sizes_seen
 from app.builder.importer.running import alone
 from app.builder.importer.values import FACTORIES, PROXIES, Training, ValueProxy, plain_flag
 from app.builder.importer.watching import counters, left_behind, patched, plain, refilled, with_hooks
-
-
-class TraceError(RuntimeError):
-    """A module that cannot be followed; says where and why. `path` is where it stands, `why` the bare reason."""
-
-    def __init__(self, words: str, path: str | None = None, why: str = "") -> None:
-        super().__init__(words)
-        self.path, self.why = path, why or words
-
-
-@dataclass
-class Apart:
-    """A submodule that is not followed. With `replay` that runs in the place of its forward, else it is one node, of
-    `spec` with `params`, and `real` is the module with its values."""
-
-    real: nn.Module
-    spec: OpSpec | None = None
-    params: dict[str, Any] = field(default_factory=dict)
-    replay: Callable[..., Any] | None = None
-
-
-@dataclass
-class Frame:
-    """What one module did with what it was given. `path` is where it stands in the whole model.
-
-    `inputs` are the placeholders, in the order of the leaves of the arguments; `inner` has the frame of every call of
-    a submodule that was entered, by the node that stands for the call. `given` and `result` tell how arguments and
-    results are nested.
-    """
-
-    path: str
-    module: nn.Module
-    graph: fx.Graph
-    inputs: list[fx.Node] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-    inner: dict[fx.Node, Frame] = field(default_factory=dict)
-    outer: dict[fx.Node, fx.Node] = field(default_factory=dict)
-    outputs: list[Any] = field(default_factory=list)
-    structure: Any = None
-
-
-COMPILED = "it is compiled by torch.jit, and its code is no Python any more"
-VALUES = "what it does depends on the values of the data"
-DEPENDS = "cannot be followed: " + VALUES + ", and a drawing does not"
-
-
-def _first_sentence(error: Exception) -> str:
-    return str(error).partition(". ")[0].rstrip(".")
-
-
-def _words(error: Exception) -> str:
-    """An error in its own words, if it has any: a proxy in them cannot be written any more."""
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # the words are lost, what happened is not
-        return type(error).__name__
 
 
 class Tracer(fx.Tracer):
@@ -97,6 +51,7 @@ class Tracer(fx.Tracer):
         self.constants: dict[fx.Node, torch.Tensor] = {}
         self.frames: list[Frame] = []
         self.apart: dict[str, Apart] = {}  # by path: what is not followed, and what stands for it
+        self.loose: set[str] = set()  # layers of which others take tensors, so that the sheet around has them
         self.arrived: dict[str, tuple[Any, Any]] = {}  # by path: what each module was first called with
         self._silent = 0
         self._thread = threading.get_ident()
@@ -111,8 +66,8 @@ class Tracer(fx.Tracer):
     def follow(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame:
         """The frame of the whole model, called with meta tensors. Raises TraceError."""
         self._paths = {module: name for name, module in model.named_modules()}
-        self._owned = {id(t): name for name, t in (*model.named_parameters(remove_duplicate=False),
-                                                   *model.named_buffers(remove_duplicate=False))}  # fmt: skip
+        tensors = (*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False))
+        self._owned = {id(t): name for name, t in reversed(tensors)}  # of several names the first, as modules have it
         self.root, self.module_stack, self.node_name_to_scope = model, OrderedDict(), {}
         self._before = counters(model)
         self.scope = fx.proxy.Scope("", None)
@@ -133,7 +88,7 @@ class Tracer(fx.Tracer):
             raise
         except Exception as error:
             path = self.frames[-1].path if self.frames else ""
-            why = _words(error)
+            why = words_of(error)
             raise TraceError(f"{path or type(model).__name__} cannot be followed: {why}", path, why) from error
         finally:
             _symbolic_trace._wrapped_fns_to_patch.update(functions)
@@ -170,10 +125,14 @@ class Tracer(fx.Tracer):
         if path is None:
             why = f"a {type(module).__name__} is made while it runs, or kept where torch does not look for modules"
             raise TraceError(f"{self._where()} cannot be followed: {why}", None, why)
+        if any(frame.path == path for frame in self.frames):
+            raise TraceError(f"{path or type(module).__name__} cannot be followed: {RECURSIVE}", path, RECURSIVE)
         self.arrived.setdefault(path, tree_map(self._known, (args, kwargs)))
         apart = self.apart.get(path)
         if apart is not None and apart.spec is not None:
             return self.create_proxy("call_module", path, args, kwargs)
+        if path in self.loose:
+            return self._forward(module, path)(module, *args, **kwargs)
         if apart is None and self.whole(module):
             call = with_hooks(module, lambda _, *given, **named: self.create_proxy("call_module", path, given, named))
             return call(module, *args, **kwargs)
@@ -190,7 +149,7 @@ class Tracer(fx.Tracer):
         """Follow a submodule with a graph of its own; what comes back in the outer graph are items of the call."""
         frame = Frame(path, module, fx.Graph())
         leaves, structure = tree_flatten((args, kwargs))
-        names = _leaf_names(module, args, kwargs)
+        names = leaf_names(module, args, kwargs)
         fresh: list[Any] = []
         self.frames.append(frame)
         self.graph = frame.graph
@@ -310,10 +269,22 @@ class Tracer(fx.Tracer):
         made = rewritten(kind, target, args, kwargs)
         if made is not None:
             return made
+        if kind == "call_function" and target in FACTORIES:
+            self._near()
         given, named = self.create_arg(args), self.create_arg(kwargs)
         node = self.frames[-1].graph.create_node(kind, target, given, named)
         self.values[node] = self._computed(kind, target, given, named)
         return self.proxy(node)
+
+    def _near(self) -> None:
+        """Let a module that takes no tensor have one from outside, to make others where that one is."""
+        *outer, frame = self.frames
+        if any(isinstance(self.values[node], torch.Tensor) for node in frame.inputs):
+            return
+        given = (node for one in reversed(outer) for node in one.inputs)
+        node = next((node for node in given if isinstance(self.values[node], torch.Tensor)), None)
+        if node is not None:
+            self._own(frame, self.proxy(node))
 
     def _computed(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
         """The value of a call, found by making it."""
@@ -329,7 +300,7 @@ class Tracer(fx.Tracer):
                 return getattr(args[0], target)(*args[1:], **kwargs)
             return target(*args, **kwargs)
         except NotImplementedError as error:  # a size that only values can tell; meta tensors have none
-            raise TraceError(f"{self._where()} {DEPENDS} ({_first_sentence(error)})", None, VALUES) from error
+            raise TraceError(f"{self._where()} {DEPENDS} ({first_sentence(error)})", None, VALUES) from error
         finally:
             self._silent -= 1
 
@@ -369,26 +340,3 @@ class _Factories(TorchFunctionMode):
         if func in FACTORIES and self._tracer.following:
             return self._tracer.create_proxy("call_function", func, args, kwargs or {})
         return func(*args, **(kwargs or {}))
-
-
-def _leaf_names(module: nn.Module, args: Any, kwargs: Any) -> list[str]:
-    """A name for each leaf of the arguments: that of the argument, numbered where it holds several."""
-    import inspect
-
-    names: list[str] = []
-    try:
-        parameters = list(inspect.signature(type(module).forward).parameters.values())[1:]
-    except (TypeError, ValueError):
-        parameters = []
-    plain = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    spread = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "x")
-    for number, value in enumerate(args):
-        name = plain[number] if number < len(plain) else f"{spread}{number}"
-        names += _numbered(name, len(tree_flatten(value)[0]))
-    for name, value in kwargs.items():
-        names += _numbered(name, len(tree_flatten(value)[0]))
-    return names
-
-
-def _numbered(name: str, count: int) -> list[str]:
-    return [name] if count == 1 else [f"{name}{number}" for number in range(count)]

@@ -99,7 +99,11 @@ FACTORIES = frozenset({torch.arange, torch.zeros, torch.ones, torch.full, torch.
 def on_meta(model: nn.Module, training: bool, whole: Callable[[nn.Module], bool]) -> tuple[nn.Module, Training]:
     """A copy of a model on meta tensors, made without copying a value; `training` of every module that is entered is
     the value that comes with it."""
-    known: dict[int, Any] = {}
+    known: dict[int, Any] = {
+        id(value): torch.empty_like(value, device="meta")
+        for module in model.modules() for value in module.__dict__.values()
+        if isinstance(value, torch.Tensor) and not value.is_leaf  # what it computed last
+    }  # fmt: skip
     for tensor in (*model.parameters(), *model.buffers()):
         empty = torch.empty_like(tensor, device="meta")
         known[id(tensor)] = nn.Parameter(empty, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else empty

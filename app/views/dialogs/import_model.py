@@ -13,9 +13,11 @@ from PySide6.QtWidgets import QCheckBox, QStackedWidget, QWidget
 
 from app.background import Background, Failure
 from app.layer_files import allowed
+from app.model_import import remarks
 from app.project import Project
 from app.views.dialogs.base import Dialog
 from app.views.dialogs.import_pages import Entry, FilePage, ModelTrustDialog, TorchvisionPage
+from app.views.dialogs.import_result import ResultPage
 from app.views.importing import Importer, Known, Wanted, known_models
 from app.views.layers_control import LayersControl
 from app.views.widgets import Segmented
@@ -53,6 +55,7 @@ class ImportDialog(Dialog):
         self._background, self._layers, self._open = background, layers, open_project
         self._importer: Importer | None = None
         self._wanted: Wanted | None = None
+        self._read: Project | None = None  # what was imported and is not opened yet
         self._began = 0.0
         self.choice = Segmented([("torchvision", "torchvision"), ("file", "A Python file")], "Where the model is")
         self.torchvision, self.file = TorchvisionPage(), FilePage()
@@ -115,7 +118,7 @@ class ImportDialog(Dialog):
 
     def _look(self) -> None:
         """Say what is missing, and let Import be pressed when nothing is."""
-        if self.running:
+        if self.running or self._read is not None:
             return
         missing = self.page.ready()
         self.import_button.setEnabled(not missing)
@@ -130,6 +133,9 @@ class ImportDialog(Dialog):
     def start(self) -> None:
         """Import; a file that is not trusted is shown first."""
         if self.running or not self.import_button.isEnabled():
+            return
+        if self._read is not None and self._wanted is not None:
+            self._open_it(self._read, self._wanted)
             return
         self.page.forgive()
         wanted = self.page.wanted()
@@ -185,7 +191,25 @@ class ImportDialog(Dialog):
             self._say("Stopped. Your project is as it was.")
         elif isinstance(answer, Failure):
             self._refuse(answer)
-        elif self._open(answer, wanted):
+        elif found := remarks(answer):
+            self._show_result(answer, found)
+        else:
+            self._open_it(answer, wanted)
+
+    def _show_result(self, project: Project, found: tuple[str, ...]) -> None:
+        """The last page: what of the model is not drawn call by call, before it is opened."""
+        for part in self.form:
+            part.hide()
+        self.result, self._read = ResultPage(found), project
+        self.body.insertWidget(0, self.result, 1)
+        self._say("")
+        self.import_button.setText("Open")
+        self.import_button.setEnabled(True)
+        self.import_button.setFocus()
+        announce(self, " ".join(found))
+
+    def _open_it(self, project: Project, wanted: Wanted) -> None:
+        if self._open(project, wanted):
             self.accept()
         else:
             self._say("It was not opened: your project is as it was.")

@@ -1,0 +1,94 @@
+"""What tracing writes down: a frame for each module that was entered, and the words for where that ends."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import fx, nn
+from torch.utils._pytree import tree_flatten
+
+from app.builder.catalog import OpSpec
+
+
+class TraceError(RuntimeError):
+    """A module that cannot be followed; says where and why. `path` is where it stands, `why` the bare reason.
+
+    `exportable` is false where other calls would not help.
+    """
+
+    def __init__(self, words: str, path: str | None = None, why: str = "", exportable: bool = True) -> None:
+        super().__init__(words)
+        self.path, self.why, self.exportable = path, why or words, exportable
+
+
+@dataclass
+class Apart:
+    """A submodule that is not followed. With `replay` that runs in the place of its forward, else it is one node, of
+    `spec` with `params`, and `real` is the module with its values."""
+
+    real: nn.Module
+    spec: OpSpec | None = None
+    params: dict[str, Any] = field(default_factory=dict)
+    replay: Callable[..., Any] | None = None
+
+
+@dataclass
+class Frame:
+    """What one module did with what it was given. `path` is where it stands in the whole model.
+
+    `inputs` are the placeholders, in the order of the leaves of the arguments; `inner` has the frame of every call of
+    a submodule that was entered, by the node that stands for the call. `given` and `result` tell how arguments and
+    results are nested.
+    """
+
+    path: str
+    module: nn.Module
+    graph: fx.Graph
+    inputs: list[fx.Node] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    inner: dict[fx.Node, Frame] = field(default_factory=dict)
+    outer: dict[fx.Node, fx.Node] = field(default_factory=dict)
+    outputs: list[Any] = field(default_factory=list)
+    structure: Any = None
+
+
+COMPILED = "it is compiled by torch.jit, and its code is no Python any more"
+RECURSIVE = "it calls itself"
+VALUES = "what it does depends on the values of the data"
+DEPENDS = "cannot be followed: " + VALUES + ", and a drawing does not"
+
+
+def first_sentence(error: Exception) -> str:
+    return str(error).partition(". ")[0].rstrip(".")
+
+
+def words_of(error: Exception) -> str:
+    """An error in its own words, if it has any: a proxy in them cannot be written any more."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # the words are lost, what happened is not
+        return type(error).__name__
+
+
+def leaf_names(module: nn.Module, args: Any, kwargs: Any) -> list[str]:
+    """A name for each leaf of the arguments: that of the argument, numbered where it holds several."""
+    names: list[str] = []
+    try:
+        parameters = list(inspect.signature(type(module).forward).parameters.values())[1:]
+    except (TypeError, ValueError):
+        parameters = []
+    plain = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    spread = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "x")
+    for number, value in enumerate(args):
+        name = plain[number] if number < len(plain) else f"{spread}{number}"
+        names += _numbered(name, len(tree_flatten(value)[0]))
+    for name, value in kwargs.items():
+        names += _numbered(name, len(tree_flatten(value)[0]))
+    return names
+
+
+def _numbered(name: str, count: int) -> list[str]:
+    return [name] if count == 1 else [f"{name}{number}" for number in range(count)]

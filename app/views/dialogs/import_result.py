@@ -1,0 +1,45 @@
+"""The last page of an import: which parts of the model were not followed call by call, what they are now, and why."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
+
+from app.views import theme
+from app.views.widgets.painting import label
+
+ONE_NODE = "is one node"
+WHAT = (
+    "A part that is one node runs by the code of its class: it is trained, its shapes and gradients are shown, its "
+    "weights have their keys. What it calls inside is not drawn."
+)
+
+
+class ResultPage(QScrollArea):
+    """A sentence for each part. `remarks` are those of `model_import.remarks`."""
+
+    def __init__(self, remarks: tuple[str, ...]) -> None:
+        super().__init__()
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setWidgetResizable(True)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        inside = QWidget()
+        column = QVBoxLayout(inside)
+        column.setContentsMargins(0, 0, 8, 0)
+        column.setSpacing(12)
+        many = f"{len(remarks)} parts" if len(remarks) > 1 else "One part"
+        column.addWidget(label(f"{many} could not be followed call by call.", "label", "text", wrap=True))
+        for remark in remarks:
+            what, _, why = remark.partition(": ")
+            place, _, became = what.partition(") ")
+            row = QVBoxLayout()
+            row.setSpacing(2)
+            name = label(f"{place})", "code", "text", wrap=True)
+            name.setFont(theme.font("code"))
+            row.addWidget(name)
+            row.addWidget(label(f"{became[:1].upper()}{became[1:]}: {why}", "label", "text2", wrap=True))
+            column.addLayout(row)
+        if any(ONE_NODE in remark for remark in remarks):
+            column.addWidget(label(WHAT, "label", "text3", wrap=True))
+        column.addStretch(1)
+        self.setWidget(inside)
