@@ -8,13 +8,13 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
 from app.builder.catalog import catalog
-from app.data.config import DataConfig
 from app.project import Project
+from app.run_file import DataRecord, TrainingRecord, data_from, data_record, training_from, training_record
 from app.sheet_file import (
     BendRecord,
     BlockRecord,
@@ -25,13 +25,11 @@ from app.sheet_file import (
     Text,
     block_record,
     blocks_from,
-    decoded,
-    encoded,
     graph_from,
     sheet_parts,
     sheet_record,
 )
-from app.training.config import Choice, StartWeights, TrainingConfig
+from app.training.config import StartWeights
 from app.weights_files import weights_beside
 
 VERSION = 2
@@ -43,44 +41,12 @@ MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: lambda r
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-Count = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
-Seed = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-
-
-class _DataRecord(msgspec.Struct, forbid_unknown_fields=True):
-    source: Text = "sklearn.digits"
-    validation_fraction: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.2
-    split_seed: Seed = 0
-
-
-class _ChoiceRecord(msgspec.Struct, forbid_unknown_fields=True):
-    name: Text
-    params: dict[str, Any] = {}
-
-
-class _StartRecord(msgspec.Struct, forbid_unknown_fields=True):
-    file: Annotated[str, msgspec.Meta(pattern=r"\.safetensors$", max_length=4096)]
-    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
-    keys: list[Text] = []
-    name: Text = ""
-
-
-class _TrainingRecord(msgspec.Struct, forbid_unknown_fields=True):
-    optimizer: _ChoiceRecord
-    loss: _ChoiceRecord
-    epochs: Count = 20
-    batch_size: Count = 64
-    seed: Seed = 0
-    device: Text = "auto"
-    start: _StartRecord | None = None
-
-
 class _ProjectRecord(msgspec.Struct, forbid_unknown_fields=True):
     tapedeck: int
     name: Text
     graph: GraphRecord
-    training: _TrainingRecord
-    data: _DataRecord
+    training: TrainingRecord
+    data: DataRecord
     positions: Places = {}
     comments: dict[Text, CommentRecord] = {}
     bends: list[BendRecord] = []
@@ -201,20 +167,8 @@ def dumps(project: Project) -> bytes:
         **sheet_record(project),
         **({"blocks": [block_record(block) for block in project.blocks.values()]} if project.blocks else {}),
         **({"layer_files": list(project.layer_files)} if project.layer_files else {}),
-        "data": {
-            "source": project.data.source,
-            "validation_fraction": project.data.validation_fraction,
-            "split_seed": project.data.split_seed,
-        },
-        "training": {
-            "epochs": project.training.epochs,
-            "batch_size": project.training.batch_size,
-            "seed": project.training.seed,
-            "device": project.training.device,
-            "optimizer": _choice_record(project.training.optimizer),
-            "loss": _choice_record(project.training.loss),
-            **({"start": _start_record(project.training.start)} if project.training.start else {}),
-        },
+        "data": data_record(project.data),
+        "training": training_record(project.training),
         "notes": project.notes,
     }
     try:
@@ -233,19 +187,6 @@ def _readable(raw: Any) -> Any:
     return [_readable(item) for item in raw] if isinstance(raw, list) else raw
 
 
-def _choice_record(choice: Choice) -> dict[str, Any]:
-    return {"name": choice.name, "params": encoded(choice.params)}
-
-
-def _start_record(start: StartWeights) -> dict[str, Any]:
-    told: dict[str, Any] = {"file": start.path, "sha256": start.sha256}
-    return told | ({"keys": list(start.keys)} if start.keys else {}) | ({"name": start.name} if start.name else {})
-
-
-def _start(record: _StartRecord | None) -> StartWeights | None:
-    return StartWeights(record.file, record.sha256, tuple(record.keys), record.name) if record else None
-
-
 def _project(record: _ProjectRecord) -> Project:
     blocks, ops = blocks_from(record.blocks, catalog())
     graph = graph_from(record.graph, ops)
@@ -255,19 +196,7 @@ def _project(record: _ProjectRecord) -> Project:
         **sheet_parts(record, graph, "$"),
         blocks=blocks,
         layer_files=tuple(record.layer_files),
-        data=DataConfig(record.data.source, record.data.validation_fraction, record.data.split_seed),
-        training=TrainingConfig(
-            epochs=record.training.epochs,
-            batch_size=record.training.batch_size,
-            seed=record.training.seed,
-            device=record.training.device,
-            optimizer=_choice(record.training.optimizer, "$.training.optimizer"),
-            loss=_choice(record.training.loss, "$.training.loss"),
-            start=_start(record.training.start),
-        ),
+        data=data_from(record.data),
+        training=training_from(record.training),
         notes=record.notes,
     )
-
-
-def _choice(record: _ChoiceRecord, place: str) -> Choice:
-    return Choice(record.name, decoded(record.params, f"{place}.params"))

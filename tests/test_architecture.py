@@ -27,7 +27,7 @@ LEAVES = "atomic frozen source layer_files rng resources torchvision_import"
 
 # Values and pure functions over them.
 PURE = """
-    project project_file sheet_file library trust own_layers preflight inspection examples builder data training
+    project project_file run_file sheet_file library trust own_layers preflight inspection examples builder data training
     telemetry autograd export drawing layout graphviz_export state_dicts start_weights weights_files
 """
 
@@ -56,7 +56,8 @@ ARROWS = {
     "preflight": "project builder data training start_weights",  # whether net, data and loss fit, before a run
     "inspection": "builder data training autograd",  # one batch of the data through the net, for the tape
     "examples": "project project_file preflight builder data.sources",  # what is said of an example before it is opened
-    "project_file": "project sheet_file builder data.config training.config weights_files",
+    "run_file": "sheet_file data.config training.config",
+    "project_file": "project run_file sheet_file builder data.config training.config weights_files",
     "sheet_file": "builder",
     "library": "project project_file builder",  # blocks that a person keeps are project files
     "trust": "",  # hashes that a person said may run

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from app.data.config import DataConfig
 from app.frozen import FrozenMap
 from app.project import Project
 from app.project_file import ProjectFileError, dumps, loads, read, write
-from app.training.config import Choice, TrainingConfig
+from app.training.config import Choice, Group, Schedule, TrainingConfig
 from tests.builder_nets import net
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -94,6 +95,42 @@ def test_comes_back_as_it_was(project: Project) -> None:
 def test_literals_come_back_with_their_types(value: Any) -> None:
     again = decode(json.loads(json.dumps(encode(value))))
     assert again == value and repr(again) == repr(value)
+
+
+OTHER_RUN = TrainingConfig(
+    schedule=Schedule(Choice("CosineAnnealingLR", FrozenMap(T_max=40)), "step", 5),
+    groups=(Group("fc", FrozenMap(lr=0.1)),),
+    no_decay=True,
+    accumulate=4,
+    clip_norm=1.0,
+    clip_value=0.5,
+    amp="bfloat16",
+    ema=0.99,
+    mixup=0.2,
+    compile=True,
+    channels_last=True,
+    recompute=("block1", "block2"),
+    max_steps=100,
+    max_minutes=1.5,
+    patience=3,
+    one_batch=True,
+    not_finite="skip",
+    save_every=50,
+    deterministic=True,
+    anomaly=True,
+    threads=2,
+)
+
+
+def test_every_knob_of_a_run_comes_back() -> None:
+    # What needs a file of its own, or is set in the project above.
+    elsewhere = {"epochs", "batch_size", "seed", "device", "optimizer", "loss", "start"}
+    changed = {field.name for field in fields(TrainingConfig) if getattr(OTHER_RUN, field.name) != field.default}
+    assert changed | elsewhere == {field.name for field in fields(TrainingConfig)}
+    project = Project(training=OTHER_RUN, data=DataConfig(shuffle=False, drop_last=True))
+    assert loads(dumps(project)) == project
+    plain = json.loads(dumps(Project()))
+    assert plain["training"].keys() == {*elsewhere} - {"start"}, "what is the default stays out of the file"
 
 
 def test_not_a_number_comes_back_too() -> None:

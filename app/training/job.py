@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from app.data.sources import SOURCES
 from app.source import Source
 from app.training.config import TrainingConfig
 
+AMP = ("", "bfloat16", "float16")
 DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 
 
@@ -40,8 +42,37 @@ def check_numbers(job: Job) -> None:
         raise JobError(f"validation_fraction is {fraction!r}; it must be a number, at least 0 and below 1.")
     if not DEVICE.fullmatch(training.device):
         raise JobError(f"device is “{training.device}”; it must be auto, cpu, mps, cuda or cuda:0, cuda:1 ...")
+    _check_steps(training)
     if job.data.source not in SOURCES:
         raise JobError(f"There is no data source “{job.data.source}”. Choose one of: {', '.join(SOURCES)}.")
+
+
+def _check_steps(training: TrainingConfig) -> None:
+    _at_least("accumulate", training.accumulate, 1)
+    for name in ("patience", "save_every", "threads"):
+        _at_least(name, getattr(training, name), 0)
+    if training.max_steps is not None:
+        _at_least("max_steps", training.max_steps, 1)
+    for name in ("clip_norm", "clip_value", "max_minutes"):
+        value = getattr(training, name)
+        if value is not None and not (_is_number(value) and value > 0):
+            raise JobError(f"{name} is {value!r}; it must be a number above 0, or None for no limit.")
+    if training.ema is not None and not (_is_number(training.ema) and 0 < training.ema < 1):
+        raise JobError(f"ema is {training.ema!r}; it must be between 0 and 1, such as 0.999, or None for no mean.")
+    if not (_is_number(training.mixup) and training.mixup >= 0):
+        raise JobError(f"mixup is {training.mixup!r}; it must be a number, at least 0, which is none.")
+    if training.amp not in AMP:
+        raise JobError(f"amp is {training.amp!r}; it must be bfloat16, float16, or empty for none.")
+    if training.not_finite not in ("stop", "skip"):
+        raise JobError(f"not_finite is {training.not_finite!r}; it must be stop or skip.")
+    if training.optimizer.name == "LBFGS":
+        for name, plain in (("accumulate", 1), ("amp", "")):
+            if getattr(training, name) != plain:
+                raise JobError(f"LBFGS runs a batch several times in one step: set {name} to {plain or 'none'}.")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def check_input(job: Job) -> None:
