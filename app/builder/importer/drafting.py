@@ -13,9 +13,10 @@ from torch.utils._pytree import tree_unflatten
 from app.builder import ops
 from app.builder.catalog import Catalog, OpSpec
 from app.builder.importer.binding import BATCH_NORM, Binder, Bound, Unbound, literal_of, signature_of
+from app.builder.importer.frames import Frame
 from app.builder.importer.modules import described
 from app.builder.importer.running import port_name
-from app.builder.importer.tracing import Frame, Tracer
+from app.builder.importer.tracing import Tracer
 from app.builder.literals import DType
 
 Source = tuple[str, int]  # a node of the draft and which of its outputs
