@@ -21,6 +21,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from app.builder.importer.aten import FLAGGED, KEPT, NoForm, form_of
+from app.builder.importer.numbers_first import as_followed
 from app.builder.importer.running import SEED, copy_of, real_like
 
 Whole = Callable[[nn.Module], bool]
@@ -65,7 +66,7 @@ class Replay:
                 given, named = fx.map_arg((node.args, node.kwargs), lambda one: env[one])
                 if self.follows_mode and str(node.target) in FLAGGED:
                     given = (*given[:2], module.training)
-                env[node] = self._forms[node](*given, **named)
+                env[node] = as_followed(self._forms[node])(*given, **named)
         spec = self._program.call_spec.out_spec
         return tree_unflatten([env[leaf] if isinstance(leaf, fx.Node) else leaf for leaf in self._outputs], spec)
 

@@ -33,6 +33,7 @@ from app.builder.importer.frames import (
     leaf_names,
     words_of,
 )
+from app.builder.importer.numbers_first import numbers_first
 from app.builder.importer.rewritten import rewritten, sizes_seen
 from app.builder.importer.running import alone
 from app.builder.importer.values import FACTORIES, PROXIES, Training, ValueProxy, plain_flag
@@ -77,7 +78,8 @@ class Tracer(fx.Tracer):
         _symbolic_trace._wrapped_fns_to_patch.clear()
         try:
             sizes = sizes_seen(lambda: self.following, self.create_proxy)
-            with self._patched(), sizes, torch.no_grad(), _Factories(self):
+            numbers = numbers_first(lambda: self.following, self.create_proxy)
+            with self._patched(), sizes, numbers, torch.no_grad(), _Factories(self):
                 self.arrived[""] = (args, kwargs)
                 frame = self._enter(model, "", self._forward(model, ""), args, kwargs, None)[0]
                 self._check_state()

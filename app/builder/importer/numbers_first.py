@@ -1,0 +1,49 @@
+"""Functions of torch that take a number in the place of their first tensor, such as `torch.pow` and `torch.where`.
+
+Of what passes for a tensor they look into the memory of one before they ask anybody, and the process ends there. So
+while a model is followed, calls of them are written down before torch sees what they are given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from app.builder.importer.values import PROXIES
+
+NAMES = (
+    "pow", "float_power", "remainder", "where", "isin", "xlogy", "result_type", "bitwise_and", "bitwise_or",
+    "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift",
+)  # fmt: skip
+
+
+@contextlib.contextmanager
+def numbers_first(following: Callable[[], bool], made: Callable[..., Any]) -> Iterator[None]:
+    """While `following`, calls of these functions with values of the graph come to `made(kind, function, args,
+    kwargs)`."""
+
+    def instead(function: Any) -> Callable[..., Any]:
+        def called(*args: Any, **kwargs: Any) -> Any:
+            if following() and any(type(value) in PROXIES for value in (*args, *kwargs.values())):
+                return made("call_function", function, args, kwargs)
+            return function(*args, **kwargs)
+
+        return called
+
+    before = {name: getattr(torch, name) for name in NAMES}
+    try:
+        for name, function in before.items():
+            setattr(torch, name, instead(function))
+        yield
+    finally:
+        for name, function in before.items():
+            setattr(torch, name, function)
+
+
+def as_followed(function: Any) -> Any:
+    """A function as it stands in torch at this moment, where it was looked up before a model was followed."""
+    name = getattr(function, "__name__", "")
+    return getattr(torch, name) if name in NAMES and type(function) is type(torch.relu) else function
