@@ -154,6 +154,9 @@ class OriginRecorder:
             if owners:
                 return next((node for node in owners if node in written), owners[0])
             path = path.rpartition(".")[0]
+        whole = self._module_nodes.get("")
+        if whole:
+            return whole[0]  # the net is this one layer
         plain = [node for node in written if node not in self._owning_nodes]
         return next(iter(plain or written), None)
 

@@ -117,5 +117,5 @@ def _line(source: Source) -> tuple[str | None, str]:
 
 def _owner(parameter: str, source: Source) -> str | None:
     """The node whose module holds a parameter, or that is the parameter."""
-    owners = (node for node, path in source.modules.items() if f"{parameter}.".startswith(f"{path}."))
+    owners = (node for node, path in source.modules.items() if not path or f"{parameter}.".startswith(f"{path}."))
     return next(owners, None)

@@ -37,7 +37,8 @@ class ResultPage(QScrollArea):
             name = label(f"{place})", "code", "text", wrap=True)
             name.setFont(theme.font("code"))
             row.addWidget(name)
-            row.addWidget(label(f"{became[:1].upper()}{became[1:]}: {why}", "label", "text2", wrap=True))
+            words = became.partition(" ")[2]
+            row.addWidget(label(f"{words[:1].upper()}{words[1:]}: {why}", "label", "text2", wrap=True))
             column.addLayout(row)
         if any(ONE_NODE in remark for remark in remarks):
             column.addWidget(label(WHAT, "label", "text3", wrap=True))
