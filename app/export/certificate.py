@@ -46,7 +46,7 @@ class Check:
         if self.skipped:
             return f"not compared: the net itself stops with {self.skipped}"
         if self.what != "outputs" and self.count == self.empty:
-            return "none" if self.what == "buffers" or not self.count else "none, no output depends on what can learn"
+            return "none: no output depends on what can learn" if self.count else "the net has none"
         if self.words:
             return f"{self.worst} {self.words}"
         if self.equal:
@@ -54,6 +54,15 @@ class Check:
         at = f" at {self.worst}" if self.worst else ""
         allowed = f"{self.allowed:g}" if self.allowed else "nothing"
         return f"differ by at most {self.largest:.3g}{at} ({allowed} is allowed)"
+
+    @property
+    def figure(self) -> str:
+        """The largest difference, or why there is none, in few words."""
+        if self.skipped or self.words or (self.what != "outputs" and self.count == self.empty):
+            return self.finding
+        if self.equal:
+            return "0, bit for bit"
+        return self.finding.removeprefix("differ by at most ")
 
 
 @dataclass(frozen=True)

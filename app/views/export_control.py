@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,22 +14,26 @@ from app.background import Background, Failure
 from app.document import Document
 from app.settings import Settings
 from app.views.dialogs.export import ExportChoice, ExportDialog
+from app.views.dialogs.proofs import ProofsDialog
 from app.views.live import Live
+from app.views.proving import Proofs, ToProve
 from app.views.training.session import RunSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from app.export.weights_choice import ExportWeights
     from app.training.job import Job
 
 
 @dataclass(frozen=True)
 class Exported:
-    """Where it lies, which files, and in words which weights were written, "" if none."""
+    """Where it lies, which files, in words which weights were taken, "" if none, and what is yet to be made."""
 
     folder: Path
     names: tuple[str, ...]
     weights: str
+    to_prove: ToProve | None = field(default=None, compare=False, repr=False)
 
 
 def write_export(choice: ExportChoice, job: Job, weights: Callable[[], Mapping[str, Any]] | None) -> Exported:
@@ -50,7 +54,8 @@ def write_export(choice: ExportChoice, job: Job, weights: Callable[[], Mapping[s
     if choice.script:
         write_text(choice.folder / "train.py", training_script(job))
         names += ["train.py", *(path.name for path in write_start(job, choice.folder / "train.py"))]
-    if choice.safetensors or choice.pt:
+    to_prove = None
+    if choice.takes_weights:
         chosen = weights_to_export(job.source, job.training.seed, weights, job.training.start)
         words = chosen.words
         for wanted, name, save in (
@@ -60,7 +65,25 @@ def write_export(choice: ExportChoice, job: Job, weights: Callable[[], Mapping[s
             if wanted:
                 save(chosen.state_dict, choice.folder / name)
                 names.append(name)
-    return Exported(choice.folder, tuple(names), words)
+        if choice.proves:
+            to_prove = _to_prove(choice, job, chosen)
+    return Exported(choice.folder, tuple(names), words, to_prove)
+
+
+def _to_prove(choice: ExportChoice, job: Job, chosen: ExportWeights) -> ToProve:
+    """The rest of an export, of the very weights that were written: a run under way has others by then."""
+    folder = choice.folder
+    weights = folder / "weights.safetensors" if choice.safetensors else folder / "weights.pt" if choice.pt else None
+    return ToProve(
+        job.source,
+        chosen.state_dict,
+        chosen.words,
+        job.training.seed,
+        pt2=folder / "model.pt2" if choice.pt2 else None,
+        onnx=folder / "model.onnx" if choice.onnx else None,
+        model=folder / "model.py" if choice.certify else None,
+        weights=weights,
+    )
 
 
 class ExportControl(QObject):
@@ -69,6 +92,7 @@ class ExportControl(QObject):
     said = Signal(str, str)
     refused = Signal(str, str)
     exported = Signal(object)
+    proved = Signal(object)
 
     def __init__(
         self,
@@ -140,7 +164,20 @@ class ExportControl(QObject):
     def _done(self, exported: Exported) -> None:
         self.exported.emit(exported)
         weights = f" · weights {exported.weights}" if exported.weights else ""
-        self.said.emit(f"Saved {', '.join(exported.names)}", f"{exported.folder}{weights}")
+        if exported.names:
+            self.said.emit(f"Saved {', '.join(exported.names)}", f"{exported.folder}{weights}")
+        if exported.to_prove is not None:
+            dialog = ProofsDialog(exported.to_prove, self._window)
+            dialog.proved.connect(lambda proofs: self._proved(proofs, exported.folder))
+            dialog.show()
+
+    def _proved(self, proofs: Proofs, folder: Path) -> None:
+        self.proved.emit(proofs)
+        names = [one.path.name for one in proofs.written] + ([proofs.path.name] if proofs.path else [])
+        if names:
+            self.said.emit(
+                f"Saved {', '.join(names)}", f"{folder} · " + ("passed" if proofs.passed else "not all passed")
+            )
 
     def _failed(self, failure: Failure) -> None:
         self.refused.emit("The export is not complete", str(failure.error))

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QCheckBox, QFileDialog, QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QCheckBox, QFileDialog, QHBoxLayout, QLabel, QLineEdit, QVBoxLayout, QWidget
 
+from app.export.onnx_extra import onnx_missing
 from app.views import theme
 from app.views.dialogs.base import Dialog
 from app.views.widgets import Button
@@ -24,12 +25,24 @@ class ExportChoice:
     safetensors: bool = True
     pt: bool = False
     script: bool = True
+    pt2: bool = False
+    onnx: bool = False
+    certify: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
         """The files that will be written."""
-        wanted = (self.code, self.safetensors, self.pt, self.script)
+        wanted = (self.code, self.safetensors, self.pt, self.script, self.pt2, self.onnx, self.certify)
         return tuple(name for name, want in zip(NAMES.values(), wanted, strict=True) if want)
+
+    @property
+    def proves(self) -> bool:
+        """Whether something is made that takes its time, and is compared."""
+        return self.pt2 or self.onnx or self.certify
+
+    @property
+    def takes_weights(self) -> bool:
+        return self.safetensors or self.pt or self.proves
 
 
 NAMES = {
@@ -37,13 +50,21 @@ NAMES = {
     "safetensors": "weights.safetensors",
     "pt": "weights.pt",
     "script": "train.py",
+    "pt2": "model.pt2",
+    "onnx": "model.onnx",
+    "certify": "model.certificate.json",
 }
 _WORDS = {
     "code": "The class Net(nn.Module), which needs torch alone.",
     "safetensors": "The state_dict in a file that can hold nothing but tensors.",
     "pt": "The state_dict for torch.load(path, weights_only=True).",
     "script": "Repeats the run with the same seed, step by step.",
+    "pt2": "For torch.export.load, without the class. Run once and compared with this net.",
+    "onnx": "For other runtimes. Run once by onnxruntime and compared with this net.",
+    "certify": "Runs model.py with the weights in a clean process: are outputs and gradients those of this net?",
 }
+# Where another kind of thing begins.
+_SECTIONS = {"code": "Files", "pt2": "Other formats, of eval mode", "certify": "Certify"}
 
 
 def folder_problem(folder: Path) -> str:
@@ -74,9 +95,14 @@ class ExportDialog(Dialog):
         super().__init__("Export", parent)
         self.setMinimumWidth(520)
         self.boxes: dict[str, QCheckBox] = {}
+        self.words: dict[str, QLabel] = {}
         start = ExportChoice(folder)
         for key, name in NAMES.items():
+            if key in _SECTIONS:
+                self.body.addWidget(label(_SECTIONS[key], "section"))
             self._add_box(key, name, getattr(start, key))
+        if missing := onnx_missing():
+            self._disable("onnx", missing)
         self.weights = label(f"Weights {weights}.", "label", "text2", wrap=True)
         self.body.addWidget(self.weights)
         self.body.addSpacing(8)
@@ -113,7 +139,15 @@ class ExportDialog(Dialog):
         words = label(_WORDS[key], "label", "text3", wrap=True)
         words.setContentsMargins(21, 0, 0, 2)
         column.addWidget(words)
+        self.words[key] = words
         self.body.addLayout(column)
+
+    def _disable(self, key: str, why: str) -> None:
+        """Let nobody tick a box, and say why beneath it."""
+        self.boxes[key].setChecked(False)
+        self.boxes[key].setEnabled(False)
+        self.boxes[key].setAccessibleDescription(why)
+        self.words[key].setText(why)
 
     def choice(self) -> ExportChoice:
         """What is chosen at the moment."""
@@ -124,6 +158,8 @@ class ExportDialog(Dialog):
         """Say what stands in the way, or what will be replaced."""
         choice = self.choice()
         problem = "" if choice.names else "Choose at least one file."
+        if choice.certify and not choice.code:
+            problem = "A certificate is of model.py: choose that too."
         if not self.folder.text().strip() or not choice.folder.is_absolute():
             problem = problem or "Type the whole path of a folder, or choose one."
         problem = problem or folder_problem(choice.folder)
@@ -133,7 +169,7 @@ class ExportDialog(Dialog):
             note = "The folder will be made."
         self.note.setText(problem or note)
         set_property(self.note, "tone", "error" if problem else "warn" if there else "text3")
-        self.weights.setVisible(choice.safetensors or choice.pt)
+        self.weights.setVisible(choice.takes_weights)
         self.export_button.setEnabled(not problem)
 
     def _browse(self) -> None:
