@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from app.training.config import StartWeights
-from app.training.start import is_unchanged, sha256_of
+from app.training.start import is_unchanged, remember, sha256_of
 
 LONGEST_NAME = 120
 KEPT = 30 * 24 * 3600.0  # seconds that a file which no project took along is kept
@@ -43,6 +43,7 @@ def keep(write: Callable[[Path], object], name: str, folder: Path | None = None)
         sha256 = sha256_of(made)
         path = folder / f"{sha256[:24]}.safetensors"
         os.replace(made, path)
+        remember(str(path), sha256)
     finally:
         Path(made).unlink(missing_ok=True)
     return StartWeights(str(path), sha256, (), name[:LONGEST_NAME])

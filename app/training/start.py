@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 CURE = "Load the weights again (File > Load weights), or start from random ones (Run > Start from random weights)."
 LONGEST_HEAD = 100_000_000
+REMEMBERED = 32
+_digests: dict[tuple[str, int, int], str] = {}
 # What safetensors calls a dtype, what torch calls it, and its bytes.
 DTYPES = {
     "BOOL": ("bool", 1), "U8": ("uint8", 1), "I8": ("int8", 1), "I16": ("int16", 2), "I32": ("int32", 4),
@@ -122,15 +124,25 @@ def header(start: StartWeights) -> dict[str, TensorInfo]:
 def is_unchanged(start: StartWeights) -> bool:
     """Whether the file is still the one that was loaded. Raises StartError."""
     try:
-        stat = Path(start.path).stat()
-        return _digest(start.path, stat.st_mtime_ns, stat.st_size) == start.sha256
+        look = _look(start.path)
+        if look not in _digests:
+            remember(start.path, sha256_of(start.path))
+        return _digests.get(look) == start.sha256
     except OSError as error:
         raise StartError(f"{start.path} cannot be read: {error.strerror or error}. {CURE}") from error
 
 
-@lru_cache(maxsize=16)
-def _digest(path: str, _changed: int, _size: int) -> str:
-    return sha256_of(path)
+def remember(path: str, sha256: str) -> None:
+    """Spare the next question for the hash of a file, as long as it is not written to. Raises OSError."""
+    while len(_digests) >= REMEMBERED:
+        _digests.pop(next(iter(_digests)))
+    _digests[_look(path)] = sha256
+
+
+def _look(path: str) -> tuple[str, int, int]:
+    """What tells a file from the same one written anew."""
+    stat = Path(path).stat()
+    return path, stat.st_mtime_ns, stat.st_size
 
 
 @lru_cache(maxsize=16)

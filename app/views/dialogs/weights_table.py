@@ -169,7 +169,8 @@ class WeightsTable(QTableView):
         """Columns as wide as what stands in them, the key as wide as there is room."""
         widths = [max(self.sizeHintForColumn(column) + 18, self.horizontalHeader().sectionSizeHint(column) + 12)
                   for column in range(len(COLUMNS))]  # fmt: skip
-        room = self.viewport().width() - sum(widths[1:])
+        bar = self.verticalScrollBar().sizeHint().width()
+        room = self.width() - 2 * self.frameWidth() - bar - sum(widths[1:])
         for column, width in enumerate((max(widths[0], room), *widths[1:])):
             self.setColumnWidth(column, width)
 
