@@ -22,8 +22,9 @@ from app.builder import (
     notes_edits,
     rules,
     tidy,
+    unfolding,
 )
-from app.builder.arrange import DEFAULT, complete
+from app.builder.arrange import DEFAULT, Size, complete
 from app.builder.blocks import PREFIX, BlockError, block_of, used, with_blocks
 from app.builder.catalog import Catalog, UnknownOp, catalog
 from app.builder.graph import Edge, GraphError, Init
@@ -39,10 +40,24 @@ from app.training.config import Choice
 BASE = catalog()
 KEYS = ("input", "nn.Conv2d", "nn.ReLU", "nn.Linear", "nn.Flatten", "operator.add", "torch.cat", "nn.LSTM", "output",
         "Tensor.size", "Tensor.view", "number")
+ROOM = Size(1200, 700, 0)
 REFUSALS = (rules.ConnectError, ParamError, BlockError, GraphError, UnknownOp)
 points = st.tuples(st.integers(-500, 500).map(float), st.integers(-500, 500).map(float))
 keys = st.sampled_from(KEYS)
 picks = st.integers(0, 10_000)
+
+
+def unfolded_sizes(project: Project, name: str) -> list[dict[str, Size]]:
+    """An unfolded block is larger, and larger still with more unfolded in it."""
+
+    def size(node: str) -> Size:
+        inside = project.blocks.get(block_of(sheet.graph.nodes[node].op))
+        if node not in sheet.unfolded or inside is None:
+            return DEFAULT
+        return Size(400.0 + 160 * len(inside.unfolded), 200.0 + 64 * len(inside.unfolded), 56.0)
+
+    sheet = block_edits.sheet_named(project, name)
+    return [{node: size(node) for node in sheet.graph.nodes}]
 
 
 class EditWalk(RuleBasedStateMachine):
@@ -376,6 +391,20 @@ class EditWalk(RuleBasedStateMachine):
 
     @precondition(has_nodes_and_blocks)
     @rule(pick=picks)
+    def unfold(self, pick: int) -> None:
+        wanted = {"": self.project.unfolded ^ {self.instance(pick)}}
+        self.apply("unfold", lambda: unfolding.with_unfolded(self.project, wanted, unfolded_sizes, ROOM))
+
+    @precondition(has_blocks)
+    @rule(fold=st.booleans())
+    def unfold_a_level(self, fold: bool) -> None:
+        wanted = unfolding.one_level(self.project, "")
+        if fold:
+            wanted = dict.fromkeys(unfolding.shown_within(self.project, ""), frozenset())
+        self.apply("level", lambda: unfolding.with_unfolded(self.project, wanted, unfolded_sizes))
+
+    @precondition(has_nodes_and_blocks)
+    @rule(pick=picks)
     def make_unique(self, pick: int) -> None:
         self.apply("make unique", lambda: block_edits.make_unique(self.project, "", self.instance(pick)))
 
@@ -451,6 +480,12 @@ class EditWalk(RuleBasedStateMachine):
         if hasattr(self, "document"):
             for sheet in (self.project, *self.project.blocks.values()):
                 assert sheet.bends.keys() <= set(sheet.graph.edges) and all(sheet.bends.values())
+
+    @invariant()
+    def nothing_is_unfolded_that_is_not_there(self) -> None:
+        if hasattr(self, "document"):
+            for sheet in (self.project, *self.project.blocks.values()):
+                assert sheet.unfolded <= sheet.graph.nodes.keys()
 
     @invariant()
     def no_edit_leaves_an_instance_of_a_block_that_is_gone(self) -> None:

@@ -11,6 +11,7 @@ from PySide6.QtGui import QImage, QPainter
 from app.builder import bends, edits, rules
 from app.builder.analysis import Analysis, analyse, shapes_first
 from app.builder.arrange import DEFAULT, arrange
+from app.builder.blocks import with_blocks
 from app.builder.catalog import catalog
 from app.frozen import FrozenMap
 from app.project import Project
@@ -18,9 +19,12 @@ from app.views import theme
 from app.views.canvas.difference import differing, moved
 from app.views.canvas.scene import CanvasScene
 from app.views.canvas.spatial import RectIndex
+from tests.unfold_blocks import net
 
-OPS = catalog()
-KEYS = ("nn.Conv2d", "nn.ReLU", "nn.Linear", "nn.Flatten", "operator.add", "torch.cat", "nn.LSTM", "torch.split")
+BLOCKS = net(unfolded=True)[0].blocks
+OPS = with_blocks(catalog(), BLOCKS)
+KEYS = ("nn.Conv2d", "nn.ReLU", "nn.Linear", "nn.Flatten", "operator.add", "torch.cat", "nn.LSTM", "torch.split",
+        "block.Cell", "block.Stage")  # fmt: skip
 
 
 class Hand:
@@ -28,10 +32,10 @@ class Hand:
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
-        project, last = edits.add(Project(), OPS, "input", (0.0, 0.0))
+        project, last = edits.add(Project(blocks=BLOCKS), OPS, "input", (0.0, 0.0))
         project = edits.changed(project, project.graph.with_param(last, "shape", (4, 8, 8)))
         for i in range(14):
-            op = self.dice.choice(("nn.Conv2d", "nn.ReLU", "nn.BatchNorm2d"))
+            op = self.dice.choice(("nn.Conv2d", "nn.ReLU", "block.Cell", "block.Stage"))
             project, last = edits.add_behind(project, OPS, op, last, (230.0 * (i % 5), 140.0 * (i // 5)))
         self.project, _ = edits.add_behind(project, OPS, "output", last, (1200.0, 300.0))
         self.past = [self.project]
@@ -46,7 +50,7 @@ class Hand:
         """One edit; what the rules refuse is left out."""
         kind = self.dice.choice(
             ("param", "param", "name", "move", "move", "add", "behind", "insert", "connect", "connect", "cut", "delete",
-             "delete", "bridge", "mute", "lay out", "bend", "bend", "undo", "unplaced")
+             "delete", "bridge", "mute", "lay out", "bend", "bend", "undo", "unplaced", "fold", "fold")
         )  # fmt: skip
         try:
             self.project = self._edited(kind)
@@ -91,6 +95,9 @@ class Hand:
             return edits.delete_and_reconnect(project, OPS, [node])
         if kind == "mute":
             return edits.flagged(project, [node], "muted", not graph.nodes[node].muted)
+        if kind == "fold":
+            blocks = [node.id for node in graph.nodes.values() if node.op in ("block.Cell", "block.Stage")]
+            return edits.changed(project, unfolded=project.unfolded ^ {dice.choice(blocks)})
         if kind == "unplaced":
             return edits.changed(project, positions=project.positions.without(node))
         return edits.changed(project, positions=arrange(graph, dict.fromkeys(graph.nodes, DEFAULT)))

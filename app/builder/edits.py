@@ -250,7 +250,7 @@ def replace_op(project: P, catalog: Catalog, node: str, op: str) -> P:
     for edge in graph.out_of(node):
         if rules.can_connect(result, catalog, node, edge.output, edge.target, edge.port):
             result = result.with_edge(edge)
-    return _rewired(project, result, led)
+    return changed(_rewired(project, result, led), unfolded=project.unfolded - {node})
 
 
 def _takes(spec: OpSpec, name: str, value: Any) -> bool:

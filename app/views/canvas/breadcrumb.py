@@ -84,8 +84,9 @@ class Breadcrumb(QWidget):
             button.setChecked(i == len(self.buttons) - 1)
         self.chosen.emit(number)
 
-    def fit(self, room: int) -> None:
-        """Take no more than there is: the note goes first, then the parts between the network and the last."""
+    def fit(self, room: int) -> bool:
+        """Take no more than there is: the note goes first, then the parts between the network and the last. Tells
+        whether every part is shown."""
         for part in (*self.buttons, *self._strokes):
             part.show()
         self.note.setVisible(bool(self.note.text()))
@@ -94,7 +95,9 @@ class Breadcrumb(QWidget):
             if self._width() > room:
                 for part in parts:
                     part.hide()
+        whole = self._width() <= room and not any(button.isHidden() for button in self.buttons)
         self.setFixedSize(min(self._width(), max(room, 80)), 26)
+        return whole
 
     def _width(self) -> int:
         self._row.invalidate()

@@ -322,7 +322,7 @@ class Canvas(QWidget):
     def _refresh(self) -> None:
         some = bool(self.scene.nodes or self.scene.notes.items)
         self.empty.setVisible(not some)
-        self.minimap.setVisible(some)
+        self.minimap.setVisible(some and self.minimap.fits)
         self.zoom_control.setVisible(some)
         self.callouts.show()
         self._enable()

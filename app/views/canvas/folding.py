@@ -115,14 +115,15 @@ class Folding:
                 canvas.view.frame(area, most=canvas.view.zoom)
 
     def _sizes(self, project: Whole, name: str) -> list[dict[str, Size]]:
-        """The sizes of the nodes of a sheet, as they are drawn and as they are while nothing is known of shapes."""
+        """The sizes of the nodes of a sheet as they are drawn, as they are while nothing is known of shapes, and none,
+        as where a command has laid it out."""
         scene = self._canvas.scene
         catalog = with_blocks(getattr(scene.catalog, "now", scene.catalog), project.blocks)
         drawn = sheet_named(project, name)
         plain = _sizes_of(drawn, catalog, None)
         if name != self._front or scene.analysis is None:
-            return [plain]
-        return [_sizes_of(drawn, catalog, scene.analysis), plain]
+            return [plain, {}]
+        return [_sizes_of(drawn, catalog, scene.analysis), plain, {}]
 
 
 def _sizes_of(sheet: Any, catalog: Catalog, analysis: Any) -> dict[str, Size]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen
@@ -23,6 +23,7 @@ from app.views.canvas.geometry import (
     INSET,
     NAME_LEFT,
     PORT_CLOSEST,
+    WIDEST,
     Shape,
     beside_name,
     bounds,
@@ -106,7 +107,7 @@ def look_of(inner: Inner) -> InnerLook:
 
 def _plan(drawn: Drawn) -> Plan:
     block = drawn.block
-    shapes = {node: shape_of(face) for node, face in drawn.faces.items()}
+    shapes = {node: _roomy(face) for node, face in drawn.faces.items()}
     places = complete(block.graph, block.positions, {node: shape.size for node, shape in shapes.items()})
     ends = {node.id for node in (*block.inputs, *block.outputs)}
     bodies = {n: QRectF(*places[n], s.width, s.height) for n, s in shapes.items() if n not in ends}
@@ -150,16 +151,27 @@ def _line(
     shapes: Mapping[str, Shape],
     bodies: Mapping[str, QRectF],
 ) -> float:
-    """The height of an input or output: where its node stands, or where it is wired to if it stands in another row."""
-    graph, line = drawn.block.graph, places[end][1] + shapes[end].anchor
-    for edge in graph.out_of(end):
-        if edge.target in bodies and bodies[edge.target].left() < places[end][0] + shapes[end].width:
+    """The height of an input or output: that of the port it is wired to, the leftmost of several, else its node's."""
+    ports: list[tuple[float, float]] = []
+    for edge in drawn.block.graph.out_of(end):
+        if edge.target in bodies:
             number = drawn.faces[edge.target].number_of(edge.port, edge.index)
-            return bodies[edge.target].top() + shapes[edge.target].inputs[number]
-    for edge in graph.into(end):
-        if edge.source in bodies and bodies[edge.source].right() > places[end][0]:
-            return bodies[edge.source].top() + shapes[edge.source].outputs[edge.output]
-    return line
+            body = bodies[edge.target]
+            ports.append((body.left(), body.top() + shapes[edge.target].inputs[number]))
+    for edge in drawn.block.graph.into(end):
+        if edge.source in bodies:
+            outputs, body = shapes[edge.source].outputs, bodies[edge.source]
+            ports.append((body.left(), body.top() + outputs[min(edge.output, len(outputs) - 1)]))
+    return min(ports)[1] if ports else places[end][1] + shapes[end].anchor
+
+
+def _roomy(face: Face) -> Shape:
+    """The shape of a node in the frame, with room for the numbers that nothing is known of yet."""
+    shape = shape_of(face)
+    if face.inside is not None or "?" not in face.line:
+        return shape
+    wider = math.ceil(shape.width + text_width("0000", "label"))
+    return replace(shape, width=max(shape.width, min(wider, WIDEST)))
 
 
 def _apart(heights: list[float]) -> list[float]:

@@ -11,7 +11,8 @@ from app.views.canvas.geometry import SHORT
 from app.views.canvas.scene import CanvasScene
 from app.views.widgets.painting import box, start
 
-SIZE = QSize(196, 92)
+SIZE, SMALL = QSize(196, 92), QSize(132, 62)
+ROOMY, TIGHT = QSize(880, 440), QSize(420, 220)  # canvases that are smaller have a small map, or none
 PAD = 8
 DELAY = 40  # milliseconds between pictures while things move
 
@@ -27,6 +28,7 @@ class Minimap(QWidget):
         self._seen = QRectF()
         self._picture: QPixmap | None = None
         self._whole = QRectF()
+        self.fits = True
         self.setFixedSize(SIZE)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setAccessibleName("Minimap")
@@ -35,6 +37,15 @@ class Minimap(QWidget):
         self._timer.setInterval(DELAY)
         self._timer.timeout.connect(self._forget)
         scene.redrawn.connect(self.refresh)
+
+    def fit(self, room: QSize) -> None:
+        """Take less of a small canvas, and nothing of one where it would be in the way."""
+        self.fits = room.width() >= TIGHT.width() and room.height() >= TIGHT.height()
+        roomy = room.width() >= ROOMY.width() and room.height() >= ROOMY.height()
+        wanted = SIZE if roomy else SMALL
+        if wanted != self.size():
+            self.setFixedSize(wanted)
+            self._forget()
 
     def refresh(self) -> None:
         """The drawing is another; the picture is made anew soon, once for many changes."""
@@ -54,9 +65,9 @@ class Minimap(QWidget):
     def _scale(self) -> tuple[float, QPointF]:
         """Pixels here for one of the scene, and where the scene's origin lies."""
         whole = self._whole.adjusted(-40, -40, 40, 40)
-        width, height = SIZE.width() - 2 * PAD, SIZE.height() - 2 * PAD
+        width, height = self.width() - 2 * PAD, self.height() - 2 * PAD
         scale = min(width / max(whole.width(), 1), height / max(whole.height(), 1), 0.2)
-        middle = QPointF(SIZE.width() / 2, SIZE.height() / 2)
+        middle = QPointF(self.width() / 2, self.height() / 2)
         return scale, middle - whole.center() * scale
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -79,7 +90,7 @@ class Minimap(QWidget):
         """The nodes as blocks in their categories' colours."""
         self._whole = self._scene.whole()
         ratio = self.devicePixelRatioF()
-        picture = QPixmap(SIZE * ratio)
+        picture = QPixmap(self.size() * ratio)
         picture.setDevicePixelRatio(ratio)
         picture.fill(Qt.GlobalColor.transparent)
         scale, origin = self._scale()

@@ -50,6 +50,7 @@ class NodeItem:
         self._shape = shape or shape_of(face)
         self._body = self._shape.rect
         self._look: NodeLook | None = None
+        self._inner: InnerLook | None = None
 
     # --- What it shows
 
@@ -89,11 +90,11 @@ class NodeItem:
     @property
     def inner(self) -> InnerLook | None:
         """What is seen inside, of a block that is unfolded."""
-        if self._face.inside is None:
-            return None
-        from app.views.canvas.insides import look_of
+        if self._inner is None and self._face.inside is not None:
+            from app.views.canvas.insides import look_of
 
-        return look_of(self._face.inside)
+            self._inner = look_of(self._face.inside)
+        return self._inner
 
     def within(self, point: QPointF) -> tuple[tuple[str, ...], bool]:
         """The way to the innermost node at a point of the scene, through what is unfolded, and whether the point is
@@ -209,7 +210,7 @@ class NodeItem:
             self._ground.touch(self, self.extent)
             self._shape = shape
             self._body = shape.rect.translated(self._place)
-        self._look = None
+        self._look = self._inner = None
         self.repaint()
         return other
 

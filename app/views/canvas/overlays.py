@@ -331,19 +331,25 @@ def arrange_overlays(canvas: Canvas) -> None:
     """Put what lies over the canvas into its corners."""
     width, height = canvas.width(), canvas.height()
     scales, legend, minimap, zoom = canvas.scales, canvas.legend, canvas.minimap, canvas.zoom_control
-    canvas.breadcrumb.fit(width - 2 * EDGE)
-    canvas.breadcrumb.move(EDGE, 9)
     shown = not scales.heat.isHidden() or scales.has_widths
+    # Where one stands is said in full before what the ports mean, which can be read on them.
+    whole = canvas.breadcrumb.fit(width - 3 * EDGE - legend.width())
+    if shown or not whole:
+        canvas.breadcrumb.fit(width - 2 * EDGE)
+    canvas.breadcrumb.move(EDGE, 9)
     # In a narrow window the ramp is the one that cannot be guessed.
     room = width - canvas.breadcrumb.width() - 3 * EDGE
     scales.fit(room)
     scales.setVisible(shown)
-    legend.setVisible(not shown)
+    legend.setVisible(whole and not shown)
     legend.move(width - EDGE - legend.width() + 8, 10)
     scales.move(width - EDGE - scales.width(), 13)
+    minimap.fit(canvas.size())
+    minimap.setVisible(minimap.fits and canvas.empty.isHidden())
     minimap.move(width - EDGE - minimap.width(), height - EDGE - minimap.height())
     zoom.adjustSize()
-    zoom.move(minimap.x() - 8 - zoom.width(), height - EDGE - zoom.height())
+    right = minimap.x() - 8 if minimap.fits else width - EDGE
+    zoom.move(right - zoom.width(), height - EDGE - zoom.height())
     canvas.empty.setGeometry((width - 360) // 2, (height - 260) // 2, 360, 260)
     canvas.ring.setGeometry(canvas.rect())
     canvas.ring.raise_()
