@@ -210,6 +210,21 @@ def test_saved_weights_are_those_that_a_run_begins_with(qtbot, window, tmp_path)
     assert again.training.start.path == str(tmp_path / "elsewhere" / "other.safetensors")
 
 
+def test_a_run_says_what_it_starts_from_and_learns_from_there(qtbot, window, tmp_path) -> None:
+    given = weights(window)
+    dialog = opened(qtbot, window, given, tmp_path / "w.pt")
+    loaded(qtbot, window, dialog.load_button)
+    settled(qtbot, window)
+    window.furnish()
+    window.run_control.step()
+    qtbot.waitUntil(lambda: window.session.state == "paused", timeout=60_000)
+    assert f"Starts from {len(given)} of {len(given)} tensors of w.pt." in window.console.text()
+    window.session.stop()
+    qtbot.waitUntil(lambda: not window.session.active, timeout=60_000)
+    learnt = window.export_control.trained_weights()()
+    assert all((value - given[key]).abs().max() < 0.05 for key, value in learnt.items())  # one step of Adam away
+
+
 def _folder(tmp_path: Path) -> Path:
     folder = tmp_path / "elsewhere"
     folder.mkdir()
