@@ -39,7 +39,7 @@ ARROWS = {
     "main": f"cli views {GLUE} {PURE} doctor",
     "cli_import": "cli cli_weights model_import own_layers project_file builder export start_weights",
     "cli_weights": "cli state_dicts start_weights project_file export",
-    "cli_export": "cli preflight export",
+    "cli_export": "cli project builder preflight export",
     "cli": f"cli_export cli_import views {PURE} doctor run_output",
     "views": f"{GLUE} {PURE} model_import doctor",
     "model_import": "project project_file builder export",
