@@ -22,7 +22,6 @@ from app.builder.analysis import analyse
 from app.project import Project
 
 ROOT = Path(__file__).resolve().parent.parent
-PATIENCE = 1500  # seconds for one comparison
 LIMITS = {"float32": 1e-5, "float64": 1e-10, "gradients": 1e-10, "buffers": 1e-10}
 COLUMNS = ("model", "input", "verdict", "nodes", "blocks", "lines", "import s", "code s", "float32", "float64",
            "gradients", "buffers", "why")  # fmt: skip
@@ -30,11 +29,8 @@ COLUMNS = ("model", "input", "verdict", "nodes", "blocks", "lines", "import s", 
 # Run in a clean process: no Tapedeck, only the file with the net and `maker.py`, which makes the model and its inputs.
 CHECK = '''
 import importlib.util, json, sys
-sys.modules["app"] = None
-folder = sys.argv[1]
-sys.path.insert(0, folder)
 import torch
-torch.set_num_threads(1)
+sys.path.insert(0, folder)
 import maker
 spec = importlib.util.spec_from_file_location("net", folder + "/model.py")
 net = importlib.util.module_from_spec(spec); spec.loader.exec_module(net)
@@ -119,7 +115,77 @@ print(json.dumps(found))
 '''
 
 
-def drawn_row(row: dict[str, Any], project: Project, maker: str) -> None:
+# Makes torchvision importable where its compiled operators are missing, and forgets Tapedeck again.
+PREPARED = """
+import sys
+sys.modules.pop("app", None)
+sys.path.insert(0, {root!r})
+from app.torchvision_import import import_torchvision
+import_torchvision("models")
+sys.path.remove({root!r})
+for name in [n for n in sys.modules if n == "app" or n.startswith("app.")]:
+    del sys.modules[name]
+sys.modules["app"] = None
+"""
+
+# The process that the comparisons are forked from: it has torch and what `first` imports, and nothing of Tapedeck.
+SERVER = """
+import os, sys, traceback
+sys.modules["app"] = None
+import torch
+torch.set_num_threads(1)
+exec(compile(sys.argv[1], "first", "exec"))
+assert not [name for name, module in sys.modules.items() if name.partition(".")[0] == "app" and module is not None]
+print("ready", flush=True)
+for line in sys.stdin:
+    folder = line.strip()
+    sys.stdout.flush()
+    child = os.fork()
+    if not child:
+        with open(folder + "/told", "w") as told:
+            os.dup2(told.fileno(), 1), os.dup2(told.fileno(), 2)
+        code = 1
+        try:
+            exec(compile(sys.argv[2], "check", "exec"), {"folder": folder})
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        sys.stdout.flush(), sys.stderr.flush()
+        os._exit(code)
+    _, status = os.waitpid(child, 0)
+    print(status, flush=True)
+"""
+
+
+class Clean:
+    """A process without Tapedeck, in which `first` (Python) has been run, that compares one net after the other."""
+
+    def __init__(self, first: str) -> None:
+        command = [sys.executable, "-P", "-c", SERVER, first, CHECK]  # -P: nothing that lies about
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tempfile.gettempdir()
+        )
+        while (line := self._line()) != "ready":
+            if not line:
+                raise RuntimeError("the comparing process did not start")
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def compared(self, folder: str) -> dict[str, float]:
+        """The differences between `model.py` and what `maker.py` makes. Raises ValueError with the last words."""
+        assert self._process.stdin is not None
+        print(folder, file=self._process.stdin, flush=True)
+        status = self._line()
+        lines = (Path(folder) / "told").read_text("utf-8").strip().splitlines() or ["it said nothing"]
+        if status != "0":
+            raise ValueError(lines[-1] if lines[-1] != "it said nothing" else f"the comparison ended with {status}")
+        found: dict[str, float] = json.loads(lines[-1])
+        return found
+
+
+def drawn_row(row: dict[str, Any], project: Project, maker: str, clean: Clean) -> None:
     """Fill a row with what a drawing is and how its code compares with the model that `maker` (Python) makes.
 
     Raises whatever goes wrong; the row says how far it came.
@@ -136,12 +202,7 @@ def drawn_row(row: dict[str, Any], project: Project, maker: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "model.py").write_text(analysis.source.text)
         (Path(folder) / "maker.py").write_text(maker)
-        command = [sys.executable, "-c", CHECK, folder]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=folder)
-    if done.returncode:
-        lines = done.stderr.strip().splitlines()
-        raise ValueError(lines[-1] if lines else f"the comparing process ended with {done.returncode}")
-    found = json.loads(done.stdout.strip().splitlines()[-1])
+        found = clean.compared(folder)
     row |= {key: f"{value:.0e}" if value else "0" for key, value in found.items()}
     bad = [key for key, limit in LIMITS.items() if found[key] > limit]
     row["why"] = " ".join(f"{key} differ by {found[key]:.1e}" for key in bad)

@@ -16,7 +16,7 @@ from typing import Any
 
 from app import model_import
 from app.torchvision_import import import_torchvision
-from scripts.import_check import ROOT, Table, drawn_row
+from scripts.import_check import PREPARED, ROOT, Clean, Table, drawn_row
 
 FILE = ROOT / "docs" / "import_table.md"
 GROUPS = ("classification", "segmentation", "video")
@@ -37,18 +37,9 @@ INPUTS = (
 ARGUMENTS: tuple[tuple[str, dict[str, Any]], ...] = (("vit_h_14", {"image_size": 56}), ("vit", {"image_size": 64}))
 LAST = ("regnet_y_128gf", "vit_h_14", "mvit_v1_b", "mvit_v2_s")  # what takes much time or memory comes last
 
-# The first part makes torchvision importable where its compiled operators are missing, and forgets Tapedeck again.
 MAKER = """
-import sys
 import torch
-sys.modules.pop("app")
-sys.path.insert(0, {root!r})
-from app.torchvision_import import import_torchvision
-models = import_torchvision("models")
-sys.path.remove({root!r})
-for name in [n for n in sys.modules if n == "app" or n.startswith("app.")]:
-    del sys.modules[name]
-sys.modules["app"] = None
+from torchvision import models
 
 def make():
     return models.get_model({name!r}, weights=None, **{arguments!r})
@@ -63,13 +54,13 @@ def models_of(group: str) -> list[str]:
     return models.list_models(module={"classification": models}.get(group) or getattr(models, group))
 
 
-def checked(name: str, group: str) -> dict[str, Any]:
+def checked(name: str, group: str, clean: Clean) -> dict[str, Any]:
     """One row of the table."""
     usual = {"classification": PICTURE, "segmentation": SEGMENTED, "video": CLIP}[group]
     shape = next((shape for start, shape in INPUTS if name.startswith(start)), usual)
     arguments = next((given for start, given in ARGUMENTS if name.startswith(start)), {})
     if group == "segmentation":
-        arguments = {"weights_backbone": None, "aux_loss": True}
+        arguments = {"weights_backbone": None, **({"aux_loss": True} if "lraspp" not in name else {})}
     row: dict[str, Any] = {"model": name, "input": shape.replace("x", "×"), "verdict": "fails", "why": ""}
     try:
         given = model_import.parse_input(shape)
@@ -79,8 +70,8 @@ def checked(name: str, group: str) -> dict[str, Any]:
         row["import s"] = f"{time.perf_counter() - began:.2f}"
         del model
         gc.collect()
-        maker = MAKER.format(root=str(ROOT), name=name, arguments=arguments, shape=given.shape)
-        drawn_row(row, project, maker)
+        maker = MAKER.format(name=name, arguments=arguments, shape=given.shape)
+        drawn_row(row, project, maker, clean)
     except Exception as error:  # the reason is a cell of the table
         row["why"] = f"{type(error).__name__}: {error}"[:300]
     return row
@@ -95,14 +86,14 @@ def main() -> int:
     import torch
 
     torch.set_num_threads(1)
-    table = Table(options.table, HEAD)
+    table, clean = Table(options.table, HEAD), Clean(PREPARED.format(root=str(ROOT)))
     rows = [(group, name) for group in GROUPS for name in models_of(group)]
     order = [name for _, name in rows]
     for group, name in sorted(rows, key=lambda row: row[1] in LAST):
         wanted = name in options.models if options.models else name not in table.rows
         if not wanted or (options.group and group not in options.group):
             continue
-        table.put(checked(name, group), order)
+        table.put(checked(name, group, clean), order)
         print(table.told(name), flush=True)
     failed = [name for name in order if name in table.rows and table.rows[name]["verdict"] != "passes"]
     print(f"{len(table.rows) - len(failed)} of {len(table.rows)} pass" + "".join(f", not {name}" for name in failed))
