@@ -13,13 +13,13 @@ from app.export.script import training_script
 from app.export.weights import load_weights
 from app.frozen import FrozenMap
 from app.training.choices import ChoiceError
-from app.training.config import Choice
+from app.training.config import Choice, Schedule
 from app.training.control import Control
 from app.training.events import to_json
 from app.training.job import Job, JobError
 from app.training.loop import train
 from tests.test_data_mnist import files, put
-from tests.training_jobs import CONV_NET, SMALL_NET, adam, job, net
+from tests.training_jobs import BAD_NET, CONV_NET, SETTINGS, SMALL_NET, adam, job, net
 
 
 def write(folder, a_job):
@@ -46,6 +46,44 @@ def run_script(tmp_path, monkeypatch, capsys):
         return capsys.readouterr().out.splitlines(), ended
 
     return run
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_way_of_taking_a_step_is_the_same_in_the_script(name, run_script):
+    a_job = job(SMALL_NET, seed=3, **SETTINGS[name])
+    lines, ended = run_script(a_job, "--json")
+    assert ended is None and lines == app_lines(a_job)
+
+
+LIMITS = {
+    "steps": {"max_steps": 25, "accumulate": 4},
+    "patience": {"epochs": 9, "patience": 2, "optimizer": Choice("SGD", FrozenMap(lr=0.0))},
+    "one batch": {"one_batch": True},
+    "per epoch": {"schedule": Schedule(Choice("MultiStepLR", FrozenMap(milestones=(1, 2))), "epoch")},
+    "channels last": {"channels_last": True, "amp": "bfloat16"},
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_run_ends_where_the_script_ends(name, run_script):
+    a_job = job(CONV_NET, **{"epochs": 2, "batch_size": 256, "deterministic": True, **LIMITS[name]})
+    lines, ended = run_script(a_job, "--json")
+    assert ended is None
+    theirs, ours = [json.loads(line) for line in lines], [json.loads(line) for line in app_lines(a_job)]
+    ours[-1].pop("note", None)
+    assert theirs == ours
+
+
+def test_batches_that_are_not_finite_are_left_out_in_the_script_too(run_script):
+    lines, ended = run_script(job(BAD_NET, epochs=1, batch_size=8, not_finite="skip"), "--json")
+    assert ended is None and lines == app_lines(job(BAD_NET, epochs=1, batch_size=8, not_finite="skip"))
+    assert any('"skipped"' in line for line in lines)
+
+
+def test_a_plain_order_and_whole_batches_are_the_same_in_the_script(run_script):
+    a_job = job(SMALL_NET, batch_size=100, data=DataConfig(shuffle=False, drop_last=True))
+    lines, ended = run_script(a_job, "--json")
+    assert ended is None and lines == app_lines(a_job)
 
 
 def app_lines(a_job, control=None):
@@ -120,7 +158,7 @@ def names_imported(node):
 @pytest.mark.parametrize("a_job", JOBS.values(), ids=JOBS)
 def test_the_script_knows_nothing_of_the_app(a_job):
     text = training_script(a_job)
-    assert imports(text) <= {"argparse", "json", "math", "pathlib", "torch", "model", "sklearn"}
+    assert imports(text) <= {"argparse", "json", "math", "pathlib", "random", "numpy", "torch", "model", "sklearn"}
     assert max(map(len, text.splitlines())) <= 120 and "$" not in text
 
 

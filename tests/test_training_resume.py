@@ -16,24 +16,7 @@ from app.training.control import Control
 from app.training.events import EpochDone, Event, Failed, Finished, Saved, StepDone
 from app.training.job import Job
 from app.training.loop import train
-from tests.training_jobs import CONV_NET, SMALL_NET, job, losses, run
-
-SGD = Choice("SGD", FrozenMap(lr=0.05, momentum=0.9, weight_decay=1e-4))
-COSINE = Schedule(Choice("CosineAnnealingLR", FrozenMap(T_max=50)), "step", 5)
-SETTINGS: dict[str, dict[str, Any]] = {
-    "SGD with momentum": {"optimizer": SGD, "no_decay": True},
-    "AdamW, cosine after a warmup": {"optimizer": Choice("AdamW"), "schedule": COSINE},
-    "LBFGS": {"optimizer": Choice("LBFGS", FrozenMap(lr=0.1, max_iter=3)), "batch_size": 256},
-    "accumulation and clipping": {"accumulate": 3, "clip_norm": 0.5, "clip_value": 0.1, "batch_size": 48},
-    "AMP with bfloat16": {"amp": "bfloat16"},
-    "a running mean, mixup, groups": {
-        "ema": 0.9,
-        "mixup": 0.4,
-        "groups": (Group("linear1", FrozenMap(lr=0.01)),),
-        "schedule": Schedule(Choice("ReduceLROnPlateau", FrozenMap(patience=0, threshold=0.5)), "epoch"),
-    },
-    "recomputed in backward": {"recompute": ("linear1",), "clip_norm": 1.0},
-}  # fmt: skip
+from tests.training_jobs import BAD_NET, CONV_NET, SETTINGS, SMALL_NET, job, losses, run
 
 
 def stopped_after(a_job: Job, step: int, folder: Path) -> list[Event]:
@@ -150,14 +133,8 @@ def test_the_last_batch_is_dropped_and_the_order_kept_where_that_is_asked_for() 
 
 def test_a_batch_that_is_not_finite_is_left_out_if_that_is_asked_for() -> None:
     from app.training.events import Skipped
-    from tests.training_jobs import net
 
-    # Where dropout leaves nothing of a sample, its mean is divided by nought.
-    source = net(
-        ["self.drop1 = nn.Dropout(0.96)", "self.linear1 = nn.Linear(64, 10)"],
-        ["x = self.drop1(x.flatten(1))", "x = x / x.sum(1, keepdim=True)", "return self.linear1(x)"],
-    )
-    events = run(job(source, epochs=1, batch_size=8, not_finite="skip"))
+    events = run(job(BAD_NET, epochs=1, batch_size=8, not_finite="skip"))
     skipped = [event for event in events if isinstance(event, Skipped)]
     assert skipped and isinstance(events[-1], Finished) and events[-1].steps == len(skipped) + len(losses(events))
     assert "first to leave the finite numbers" in skipped[0].message

@@ -8,7 +8,7 @@ from typing import Any
 from app.data.config import DataConfig
 from app.frozen import FrozenMap
 from app.source import InputSpec, Source
-from app.training.config import Choice, TrainingConfig
+from app.training.config import Choice, Group, Schedule, TrainingConfig
 from app.training.events import Event, StepDone
 from app.training.job import Job
 from app.training.loop import train
@@ -69,6 +69,31 @@ SMALL_NET = net(
     ["self.linear1 = nn.Linear(64, 16)", "self.drop1 = nn.Dropout(0.5)", "self.linear2 = nn.Linear(16, 10)"],
     ["x = F.relu(self.linear1(x.flatten(1)))", "x = self.drop1(x)", "return self.linear2(x)"],
 )
+
+
+# Where dropout leaves nothing of a sample, it is divided by nought.
+BAD_NET = net(
+    ["self.drop1 = nn.Dropout(0.96)", "self.linear1 = nn.Linear(64, 10)"],
+    ["x = self.drop1(x.flatten(1))", "x = x / x.sum(1, keepdim=True)", "return self.linear1(x)"],
+)
+
+# Ways of taking a step, by what they are called.
+SGD = Choice("SGD", FrozenMap(lr=0.05, momentum=0.9, weight_decay=1e-4))
+COSINE = Schedule(Choice("CosineAnnealingLR", FrozenMap(T_max=50)), "step", 5)
+SETTINGS: dict[str, dict[str, Any]] = {
+    "SGD with momentum": {"optimizer": SGD, "no_decay": True},
+    "AdamW, cosine after a warmup": {"optimizer": Choice("AdamW"), "schedule": COSINE},
+    "LBFGS": {"optimizer": Choice("LBFGS", FrozenMap(lr=0.1, max_iter=3)), "batch_size": 256},
+    "accumulation and clipping": {"accumulate": 3, "clip_norm": 0.5, "clip_value": 0.1, "batch_size": 48},
+    "AMP with bfloat16": {"amp": "bfloat16"},
+    "a running mean, mixup, groups": {
+        "ema": 0.9,
+        "mixup": 0.4,
+        "groups": (Group("linear1", FrozenMap(lr=0.01)),),
+        "schedule": Schedule(Choice("ReduceLROnPlateau", FrozenMap(patience=0, threshold=0.5)), "epoch"),
+    },
+    "recomputed in backward": {"recompute": ("linear1",), "clip_norm": 1.0},
+}  # fmt: skip
 
 
 def job(source: Source = SMALL_NET, *, data: DataConfig = DataConfig(), **training: Any) -> Job:  # noqa: B008

@@ -13,8 +13,9 @@ from pathlib import Path
 from string import Template
 
 from app.data.sources import DIGITS, MNIST, SOURCES
+from app.export import script_steps as steps
 from app.export.weights import save_pt
-from app.training.choices import CLASS_IDS, LOSSES, loss_call, optimizer_call
+from app.training.choices import CLASS_IDS, LOSSES
 from app.training.job import Job, JobError, check_numbers
 from app.training.start import tensors
 
@@ -31,17 +32,19 @@ On the CPU, the same seed, the same torch and the same number of threads give th
 import argparse
 import json
 import math
+import random
 $imports
+import numpy as np
 import torch
 from torch import Tensor, nn
-$functional
+$torch_imports
 from $module import $class_name
 
 EPOCHS = $epochs
 BATCH_SIZE = $batch_size
 SEED = $seed
 DEVICE = $device
-$constants
+$run_constants$constants
 
 
 $readers
@@ -71,8 +74,7 @@ def evaluate(
     total, correct = 0.0, 0
     with torch.inference_mode():
         for batch in torch.arange(len(images), device=images.device).split(BATCH_SIZE):
-            output = model(images[batch])
-            loss = loss_function(output, $target_of_batch)
+$evaluated
             total += loss.item() * len(batch)
             correct += (output.argmax(1) == labels[batch]).sum().item()
     return total / len(images), correct / len(images)
@@ -96,10 +98,9 @@ def main() -> None:
     device = pick_device(args.device)
     images, labels, val_images, val_labels = (tensor.to(device) for tensor in load_data($load_values))
 
-    torch.manual_seed(args.seed)
+$seeds
     model = $class_name()$put
-    loss_function = $loss.to(device)
-    optimizer = $optimizer
+$made
     shuffle = torch.Generator().manual_seed(args.seed)
 
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
@@ -108,39 +109,36 @@ def main() -> None:
         counts = {"parameters": parameters, "train_count": len(images), "validation_count": len(val_images)}
         say("started", **run, **counts)
 
-    step = 0
+$before
     for epoch in range(1, args.epochs + 1):
         model.train()
-        total, correct = 0.0, torch.zeros((), dtype=torch.int64, device=device)
-        for batch in torch.randperm(len(images), generator=shuffle).to(device).split(BATCH_SIZE):
-            optimizer.zero_grad(set_to_none=True)
-            output = model(images[batch])
-            loss = loss_function(output, $target_of_batch)
-            loss.backward()
-            optimizer.step()
+        total, seen, correct = 0.0, 0, torch.zeros((), dtype=torch.int64, device=device)
+$order
+        $numbered
+$step
             correct += (output.argmax(1) == labels[batch]).sum()
 
-            step += 1
+            step, seen = step + 1, seen + len(batch)
             value = loss.item()
             if not math.isfinite(value):
                 raise SystemExit(f"The loss of step {step} is {value}: make the learning rate smaller.")
             total += value * len(batch)
             if args.json:
-                say("step", epoch=epoch, step=step, loss=value)
+                say("step", epoch=epoch, step=step, loss=value)$limits
 
-        train_loss, train_accuracy = total / len(images), correct.item() / len(images)
-        val_loss, val_accuracy = evaluate(model, loss_function, val_images, val_labels)
+        train_loss, train_accuracy = total / seen, correct.item() / seen
+        val_loss, val_accuracy = evaluate($validated, loss_function, val_images, val_labels)$end_of_epoch
         if args.json:
             train = {"train_loss": train_loss, "train_accuracy": train_accuracy}
-            say("epoch", epoch=epoch, **train, val_loss=val_loss, val_accuracy=val_accuracy)
+            say("epoch", epoch=epoch, step=step, **train, val_loss=val_loss, val_accuracy=val_accuracy)
         else:
             validation = "" if val_loss is None else f", validation {val_loss:.4f} ({val_accuracy:.2%})"
             print(f"epoch {epoch}/{args.epochs}: training {train_loss:.4f} ({train_accuracy:.2%}){validation}")
-
+$end_of_run
     args.out.mkdir(parents=True, exist_ok=True)
-    torch.save({name: value.cpu() for name, value in model.state_dict().items()}, args.out / "weights.pt")
+    torch.save({name: value.cpu() for name, value in $validated.state_dict().items()}, args.out / "weights.pt")
     if args.json:
-        say("finished", reason="done", epoch=args.epochs, steps=step)
+        say("finished", reason="done", epoch=epoch, steps=step)
     else:
         print(f"The weights are in {args.out / 'weights.pt'}.")
 
@@ -193,9 +191,30 @@ def training_script(job: Job, model_module_name: str = "model", script: str = "t
     classes = len(spec.classes)
     words, option, put = _start_parts(training.start is not None, start_file(Path(script)).name)
     data = _data_parts(job)
-    ids = LOSSES.get(training.loss.name) == CLASS_IDS
+    target = "labels[batch]"
+    if LOSSES.get(training.loss.name) != CLASS_IDS:
+        target = f"F.one_hot(labels[batch], {classes}).float()"
+    parts = {
+        "seeds": steps.seeds(training),
+        "made": steps.made(training),
+        "before": steps.before(training),
+        "order": steps.order(training, job.data.shuffle, job.data.drop_last),
+        "numbered": steps.numbered(training),
+        "step": steps.step(training, target, len(spec.shape) == 3),
+        "limits": steps.limits(training),
+        "validated": "average.module" if training.ema is not None else "model",
+        "end_of_epoch": _after(steps.end_of_epoch(training)),
+        "end_of_run": steps.end_of_run(training) + "\n" * bool(steps.end_of_run(training)),
+        "evaluated": steps.evaluated(training, target, len(spec.shape) == 3),
+        "run_constants": steps.constants(training),
+        "torch_imports": steps.imports(training, target.startswith("F.")),
+    }
+    own = [data["imports"], "import time\n" if training.max_minutes is not None else "", steps.typing_imports(training)]
+    data["imports"] = "".join(sorted(filter(None, "".join(own).splitlines(keepends=True)), key=_by_module))
+    data["readers"] += steps.helpers(training)
     return _SCRIPT.substitute(
         data,
+        **parts,
         start_words=words,
         put=put,
         options=data["data_option"] + option,
@@ -207,11 +226,17 @@ def training_script(job: Job, model_module_name: str = "model", script: str = "t
         seed=repr(training.seed),
         device=_quoted(training.device),
         shape=", ".join(map(str, spec.shape)),
-        functional="" if ids else "from torch.nn import functional as F\n",
-        target_of_batch="labels[batch]" if ids else f"F.one_hot(labels[batch], {classes}).float()",
-        loss=loss_call(training.loss),
-        optimizer=optimizer_call(training.optimizer),
     )
+
+
+def _after(lines: str) -> str:
+    """Lines that follow another, if there are some."""
+    return f"\n{lines}" if lines else ""
+
+
+def _by_module(line: str) -> tuple[bool, str]:
+    """Plain imports first, as formatters sort them."""
+    return line.startswith("from"), line.lower()
 
 
 def _start_parts(starts: bool, file: str) -> tuple[str, str, str]:

@@ -169,9 +169,9 @@ def _fields(event: Event) -> dict[str, Any] | None:
         case StepDone():
             return _picked("step", event, "epoch", "step", "loss")
         case EpochDone():
-            return _picked("epoch", event, "epoch", "train_loss", "train_accuracy", "val_loss", "val_accuracy")
+            return _picked("epoch", event, "epoch", "step", "train_loss", "train_accuracy", "val_loss", "val_accuracy")
         case Skipped():
-            return _picked("skipped", event, "epoch", "step", "message")
+            return _picked("skipped", event, "epoch", "step")
         case Saved():
             return _picked("saved", event, "step", "path", "problem")
         case RateSet():

@@ -66,7 +66,7 @@ def _check_steps(training: TrainingConfig) -> None:
     if training.not_finite not in ("stop", "skip"):
         raise JobError(f"not_finite is {training.not_finite!r}; it must be stop or skip.")
     if training.optimizer.name == "LBFGS":
-        for name, plain in (("accumulate", 1), ("amp", "")):
+        for name, plain in (("accumulate", 1), ("amp", ""), ("not_finite", "stop")):
             if getattr(training, name) != plain:
                 raise JobError(f"LBFGS runs a batch several times in one step: set {name} to {plain or 'none'}.")
 

@@ -1,0 +1,275 @@
+"""The lines of an exported training loop: what `app.training.stepper` does, and nothing that was not asked for."""
+
+from __future__ import annotations
+
+import inspect
+from textwrap import indent
+
+from app.training.choices import CLOSURE, PLATEAU, loss_call, optimizer_call, schedule_call
+from app.training.config import TrainingConfig
+
+
+def seeds(config: TrainingConfig) -> str:
+    """What is set before anything is drawn."""
+    lines = []
+    if config.threads:
+        lines.append(f"torch.set_num_threads({config.threads!r})")
+    if config.deterministic:
+        lines += ["torch.use_deterministic_algorithms(True)", "torch.backends.cudnn.benchmark = False"]
+    if config.anomaly:
+        lines.append("torch.autograd.set_detect_anomaly(True)")
+    lines += ["random.seed(args.seed)", "np.random.seed(args.seed % 2**32)", "torch.manual_seed(args.seed)"]
+    return _block(lines, 1)
+
+
+def made(config: TrainingConfig) -> str:
+    """Everything that takes part in a step, made once the model is on its device."""
+    lines = []
+    if config.channels_last:
+        lines.append("model = model.to(memory_format=torch.channels_last)")
+    if config.recompute:
+        lines.append(f"recompute(model, {list(config.recompute)!r})")
+    lines.append(f"loss_function = {loss_call(config.loss)}.to(device)")
+    lines.append(f"optimizer = {optimizer_call(config.optimizer, _parameters(config))}")
+    if config.schedule is not None:
+        lines.append(f"schedule = {schedule_call(config.schedule)}")
+    if config.amp == "float16":
+        lines.append("scaler = torch.amp.GradScaler(device.type)")
+    if config.ema is not None:
+        lines += ["average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(EMA), use_buffers=True)"]
+    if config.compile:
+        lines.append("forward = torch.compile(model)")
+    return "\n".join(f"    {line}" for line in lines)
+
+
+def _parameters(config: TrainingConfig) -> str:
+    if not _grouped(config):
+        return "model.parameters()"
+    own = {group.path: dict(group.options) for group in config.groups}
+    return f"parameter_groups(model, {own!r}, {config.no_decay!r})"
+
+
+def order(config: TrainingConfig, shuffle: bool, drop_last: bool) -> str:
+    """The samples of each batch of an epoch."""
+    draw = "torch.randperm(len(images), generator=shuffle)" if shuffle else "torch.arange(len(images))"
+    lines = [f"batches = list({draw}.to(device).split(BATCH_SIZE))"]
+    if config.one_batch:
+        lines = [f"{draw}  # drawn, and left", "batches = [torch.arange(min(len(images), BATCH_SIZE), device=device)]"]
+        lines = lines if shuffle else lines[1:]
+    elif drop_last:
+        lines += ["if len(batches) > 1 and len(batches[-1]) < BATCH_SIZE:", "    batches.pop()"]
+    return _block(lines, 2)
+
+
+def step(config: TrainingConfig, target: str, picture: bool) -> str:
+    """One batch. `target` is what the loss compares with, as an expression of `batch`."""
+    lines = _with_closure if config.optimizer.name == CLOSURE else _plain
+    return _block(lines(config, target, picture), 3)
+
+
+def numbered(config: TrainingConfig) -> str:
+    """The head of the loop over batches."""
+    many = config.accumulate > 1 and config.optimizer.name != CLOSURE
+    return "for number, batch in enumerate(batches, 1):" if many else "for batch in batches:"
+
+
+def _forward(config: TrainingConfig, target: str, picture: bool) -> list[str]:
+    inputs, lines = "images[batch]", []
+    if config.mixup:
+        lines.append(f"inputs, others, share = mixed({inputs}, MIXUP)")
+        inputs = "inputs"
+    call = "forward" if config.compile else "model"
+    body = [f"output = {call}({last_channels(config, inputs, picture)})"]
+    if config.mixup:
+        body.append(f"first, second = loss_function(output, {target}), loss_function(output, {target}[others])")
+        body.append("loss = share * first + (1 - share) * second")
+    else:
+        body.append(f"loss = loss_function(output, {target})")
+    return lines + cast(config, body)
+
+
+def last_channels(config: TrainingConfig, inputs: str, picture: bool) -> str:
+    """The inputs as an expression, in the memory format of the run."""
+    return f"{inputs}.contiguous(memory_format=torch.channels_last)" if config.channels_last and picture else inputs
+
+
+def cast(config: TrainingConfig, body: list[str]) -> list[str]:
+    """Lines in the precision of the run."""
+    if not config.amp:
+        return body
+    return [f"with torch.autocast(device.type, dtype=torch.{config.amp}):", *(f"    {line}" for line in body)]
+
+
+def _finite(config: TrainingConfig) -> list[str]:
+    if config.not_finite != "skip":
+        return []
+    return [
+        "if not math.isfinite(loss.item()):",
+        "    step, seen = step + 1, seen + len(batch)",
+        "    if args.json:",
+        '        say("skipped", epoch=epoch, step=step)',
+        "    continue",
+    ]
+
+
+def _clip(config: TrainingConfig) -> list[str]:
+    lines = []
+    if config.clip_value is not None:
+        lines.append("nn.utils.clip_grad_value_(model.parameters(), CLIP_VALUE)")
+    if config.clip_norm is not None:
+        lines.append("nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)")
+    return lines
+
+
+def _moved(config: TrainingConfig) -> list[str]:
+    lines = []
+    if config.ema is not None:
+        lines.append("average.update_parameters(model)")
+    if config.schedule is not None and config.schedule.per == "step":
+        lines.append("schedule.step()")
+    return lines
+
+
+def _plain(config: TrainingConfig, target: str, picture: bool) -> list[str]:
+    many = config.accumulate > 1
+    zero = "optimizer.zero_grad(set_to_none=True)"
+    lines = ["if not waiting:", f"    {zero}"] if many else [zero]
+    lines += [*_forward(config, target, picture), *_finite(config)]
+    part = "(loss / ACCUMULATE)" if many else "loss"
+    scaled = config.amp == "float16"
+    lines.append(f"scaler.scale({part.strip('()')}).backward()" if scaled else f"{part}.backward()")
+    update = ["scaler.unscale_(optimizer)"] if scaled else []
+    update += _clip(config)
+    update += ["scaler.step(optimizer)", "scaler.update()"] if scaled else ["optimizer.step()"]
+    update += _moved(config)
+    if not many:
+        return lines + update
+    ends = "number == len(batches)" + (" or step + 1 == MAX_STEPS" if config.max_steps is not None else "")
+    lines += ["waiting += 1", f"if waiting == ACCUMULATE or {ends}:"]
+    return lines + [f"    {line}" for line in [*update, "waiting = 0"]]
+
+
+def _with_closure(config: TrainingConfig, target: str, picture: bool) -> list[str]:
+    body = ["optimizer.zero_grad(set_to_none=True)", *_forward(config, target, picture), "loss.backward()",
+            *_clip(config), "told.append((output, loss.detach()))", "return loss"]  # fmt: skip
+    return [
+        "told: list[tuple[Tensor, Tensor]] = []",
+        "",
+        "def closure() -> Tensor:",
+        *(f"    {line}" for line in body),
+        "",
+        "optimizer.step(closure)",
+        *_moved(config),
+        "output, loss = told[0]",
+    ]
+
+
+def evaluated(config: TrainingConfig, target: str, picture: bool) -> str:
+    """Output and loss of a batch that nothing is learnt from."""
+    body = [f"output = model({last_channels(config, 'images[batch]', picture)})",
+            f"loss = loss_function(output, {target})"]  # fmt: skip
+    return _block([line.replace("device.type", "images.device.type") for line in cast(config, body)], 3)
+
+
+def imports(config: TrainingConfig, functional: bool) -> str:
+    """What the lines want of torch beside its root."""
+    lines = ["from torch.nn import functional as F"] if functional else []
+    if config.ema is not None:
+        lines.append("from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn")
+    if config.recompute:
+        lines.append("from torch.utils.checkpoint import checkpoint")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def typing_imports(config: TrainingConfig) -> str:
+    """What the helpers want of the standard library."""
+    lines = []
+    names = [name for name, wanted in (("Mapping", _grouped(config)), ("Sequence", config.recompute)) if wanted]
+    if names:
+        lines.append(f"from collections.abc import {', '.join(names)}")
+    if config.recompute:
+        lines.append("from functools import partial")
+    if _grouped(config):
+        lines.append("from typing import Any")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def helpers(config: TrainingConfig) -> str:
+    """The functions of `app.training.recipes` that the lines call."""
+    from app.training import recipes
+
+    wanted = ((recipes.parameter_groups, _grouped(config)), (recipes.recompute, config.recompute),
+              (recipes.mixed, config.mixup))  # fmt: skip
+    return "".join(f"\n\n\n{inspect.getsource(function).rstrip()}" for function, used in wanted if used)
+
+
+def _grouped(config: TrainingConfig) -> bool:
+    return bool(config.groups) or config.no_decay
+
+
+def limits(config: TrainingConfig) -> str:
+    """What ends an epoch before its last batch."""
+    lines = []
+    if config.max_steps is not None:
+        lines += ["if step == MAX_STEPS:", "    break"]
+    if config.max_minutes is not None:
+        lines += ["if time.perf_counter() - began >= 60 * MAX_MINUTES:", "    break"]
+    return _block(["", *lines], 3) if lines else ""
+
+
+def end_of_epoch(config: TrainingConfig) -> str:
+    """The schedule, and what ends a run before its last epoch."""
+    lines = []
+    schedule = config.schedule
+    if schedule is not None and schedule.per == "epoch":
+        if schedule.choice.name == PLATEAU:
+            lines += ["if val_loss is not None:", "    schedule.step(val_loss)"]
+        else:
+            lines.append("schedule.step()")
+    if config.patience:
+        lines += [
+            "if val_loss is not None and (best is None or val_loss < best):",
+            "    best, stale = val_loss, 0",
+            "else:",
+            "    stale += 1",
+        ]
+    return _block(lines, 2) if lines else ""
+
+
+def end_of_run(config: TrainingConfig) -> str:
+    """Whether another epoch follows."""
+    lines = []
+    if config.patience:
+        lines += ["if stale >= PATIENCE:", "    break"]
+    if config.max_steps is not None:
+        lines += ["if step == MAX_STEPS:", "    break"]
+    if config.max_minutes is not None:
+        lines += ["if time.perf_counter() - began >= 60 * MAX_MINUTES:", "    break"]
+    return _block(lines, 2) if lines else ""
+
+
+def before(config: TrainingConfig) -> str:
+    """What is counted over the whole run."""
+    lines = ["step = 0"]
+    if config.accumulate > 1 and config.optimizer.name != CLOSURE:
+        lines.append("waiting = 0  # batches whose gradients the optimizer has not had yet")
+    if config.patience:
+        lines.append("best, stale = None, 0  # the smallest validation loss, and epochs since")
+    if config.max_minutes is not None:
+        lines.append("began = time.perf_counter()")
+    return _block(lines, 1)
+
+
+def constants(config: TrainingConfig) -> str:
+    """The numbers at the top of the script."""
+    named = (
+        ("ACCUMULATE", config.accumulate, 1), ("CLIP_VALUE", config.clip_value, None),
+        ("CLIP_NORM", config.clip_norm, None), ("EMA", config.ema, None), ("MIXUP", config.mixup, 0.0),
+        ("MAX_STEPS", config.max_steps, None), ("MAX_MINUTES", config.max_minutes, None),
+        ("PATIENCE", config.patience, 0),
+    )  # fmt: skip
+    return "".join(f"{name} = {value!r}\n" for name, value, plain in named if value != plain)
+
+
+def _block(lines: list[str], levels: int) -> str:
+    return indent("\n".join(lines), "    " * levels)
