@@ -241,7 +241,7 @@ class _Sheet:
             made.shares = first
             return made
         name = self._relative(path)
-        made = self._add(op, name if name not in self.names else self._fresh(name), params, inner)
+        made = self._add(op, name, params, inner)  # an argument of forward may be called so too
         self.names.add(made.name)
         self.modules[path] = made.id
         return made
