@@ -269,6 +269,19 @@ def test_an_edit_of_the_block_is_seen_from_outside(desk: Desk) -> None:
     assert item.inner is not None and item.inner.nodes["n2"].face.name == "renamed"
 
 
+def test_a_block_that_grows_is_given_room_where_it_is_unfolded(desk: Desk) -> None:
+    gap = desk.item("cell1").body.left() - desk.item("stage1").body.right()
+    desk.unfold("stage1")
+    desk.place.enter(desk.id("stage1"))
+    before = desk.project
+    desk.sheet.apply("move", edits.move(desk.sheet.project, ["n3", "n4"], 400.0, 200.0))
+    desk.place.leave()
+    assert desk.item("cell1").body.left() - desk.item("stage1").body.right() == gap
+    assert not desk.item("stage1").body.intersects(desk.item("fc1").body)
+    desk.stack.undo()
+    assert desk.project == before
+
+
 def test_unfolding_inside_a_block_one_stands_in(desk: Desk) -> None:
     desk.place.enter(desk.id("stage1"))
     before = desk.project

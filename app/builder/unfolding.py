@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 from app.builder import edits, layout
 from app.builder.arrange import ROW_WIDTH, Size
-from app.builder.block_edits import NETWORK, Whole, sheet_named, with_sheet
+from app.builder.block_edits import NETWORK, Whole, sheet_named, sheets, with_sheet
 from app.builder.blocks import block_of, contained
 from app.builder.sheet import Comment, Point, Sheet
 from app.frozen import FrozenMap
@@ -71,15 +71,37 @@ def with_unfolded(
     for name in _inner_first(project):
         drawn = sheet_named(after, name)
         chosen = frozenset(wanted[name]) & instances_on(project, name) if name in wanted else drawn.unfolded
-        grows = any(block_of(drawn.graph.nodes[node].op) in touched for node in drawn.unfolded | chosen)
-        if chosen == drawn.unfolded and not grows:
+        if chosen == drawn.unfolded and not _shows(drawn, touched):
             continue
         touched.add(name)
-        before = sizes(project, name)
         after = with_sheet(after, name, cast(Sheet, replace(cast(Any, drawn), unfolded=chosen)))
-        now = sizes(after, name)[0]
-        after = with_sheet(after, name, _with_room(sheet_named(after, name), before, now, room))
+        after = _with_room_on(project, after, name, sizes, room)
     return after
+
+
+def with_room_for(before: W, after: W, block: str, sizes: Sizes, room: Size | None = None) -> W:
+    """The project after an edit of a block, with room on every sheet on which an instance of it is unfolded."""
+    touched = {block}
+    if block not in before.blocks or block not in after.blocks:
+        return after
+    if not any(_shows(sheet, touched) for _, sheet in sheets(after)):
+        return after
+    for name in _inner_first(after):
+        if name != block and _shows(sheet_named(after, name), touched):
+            touched.add(name)
+            after = _with_room_on(before, after, name, sizes, room)
+    return after
+
+
+def _shows(sheet: Sheet, blocks: Collection[str]) -> bool:
+    """Whether an instance of one of some blocks is unfolded on a sheet."""
+    nodes = sheet.graph.nodes
+    return any(block_of(nodes[node].op) in blocks for node in sheet.unfolded)
+
+
+def _with_room_on(before: Whole, after: W, name: str, sizes: Sizes, room: Size | None) -> W:
+    now = sizes(after, name)[0]
+    return with_sheet(after, name, _with_room(sheet_named(after, name), sizes(before, name), now, room))
 
 
 def _inner_first(project: Whole) -> list[str]:
@@ -99,7 +121,7 @@ def _with_room(
 ) -> S:
     """The sheet with room for nodes of other sizes than before."""
     places, nodes = sheet.positions, list(sheet.graph.nodes)
-    other = [node for node in nodes if node in places and node in now and before[0].get(node) != now[node]]
+    other = [node for node in nodes if node in places and before[0].get(node, now[node]) != now[node]]
     if not other:
         return sheet
     if places.keys() == sheet.graph.nodes.keys():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -118,6 +119,8 @@ class SheetDocument(QObject):
     def __init__(self, document: Document, place: Place, catalog: Catalog | None = None) -> None:
         super().__init__(document)
         self.whole, self.place, self._catalog = document, place, catalog
+        # What gives room on other sheets to the block that is edited: it is known by who draws them.
+        self.make_room: Callable[[Project, Project, str], Project] | None = None
         self._shown: Sheet = document.project
         document.changed.connect(self._project_changed)
         document.replaced.connect(self._replaced)
@@ -158,7 +161,10 @@ class SheetDocument(QObject):
                 whole = sheet
             whole, sheet = taken(whole, sheet, offers or self._library)
             if isinstance(sheet, Block):
+                before = whole
                 whole = block_edits.put_block(whole, sheet.name, sheet)
+                if self.make_room is not None:
+                    whole = self.make_room(before, whole, sheet.name)
                 merge = merge and f"{sheet.name}/{merge}"
             else:
                 whole = block_edits.with_sheet(whole, block_edits.NETWORK, sheet)

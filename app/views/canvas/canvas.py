@@ -43,6 +43,7 @@ from app.views.canvas.rename import RenameField
 from app.views.canvas.scene import CanvasScene
 from app.views.canvas.search import SearchBox
 from app.views.canvas.view import CanvasView
+from app.views.place import SheetDocument
 from app.views.selection import Selection
 from app.views.widgets.empty import EmptyState
 
@@ -79,6 +80,8 @@ class Canvas(QWidget):
         self.glide = Glide(self.scene, self)
         self.hand = Hand(self)
         self.folding = Folding(self)
+        if isinstance(document, SheetDocument):
+            document.make_room = self.folding.make_room
         self.more_actions: list[QAction] = []  # of the window, for the menu of a node
         self._framed = False
         self._running = False

@@ -10,8 +10,10 @@ from app.builder.arrange import Size
 from app.builder.block_edits import NETWORK, Whole, sheet_named, with_sheet
 from app.builder.blocks import block_of, with_blocks
 from app.builder.catalog import Catalog
+from app.project import Project
 from app.views.canvas.faces import face_of
 from app.views.canvas.geometry import shape_of
+from app.views.widgets.painting import announce
 
 if TYPE_CHECKING:
     from app.views.canvas.canvas import Canvas
@@ -102,17 +104,26 @@ class Folding:
     def _apply(self, text: str, wanted: Mapping[str, Collection[str]], nodes: Collection[str] | None) -> None:
         """One step; then what was unfolded is in sight, or everything if that was all."""
         canvas = self._canvas
-        margin = Size(*LEAST_ROOM, 0.0)
-        room = Size(max(canvas.width() - MARGIN, margin.width), max(canvas.height() - MARGIN, margin.height), 0.0)
         with canvas.glide.from_here():
-            project = unfolding.with_unfolded(self._project, wanted, self._sizes, room)
+            project = unfolding.with_unfolded(self._project, wanted, self._sizes, self._room)
             self._document.apply(text, project)
+            announce(canvas.view, text)
             if nodes is None:
                 canvas.frame_all()
                 return
             area = canvas.scene.rect_of(nodes)
             if not canvas.view.visible_area().contains(area):
                 canvas.view.frame(area, most=canvas.view.zoom)
+
+    def make_room(self, before: Project, after: Project, block: str) -> Project:
+        """The project after an edit of a block, with room wherever that is seen unfolded."""
+        return unfolding.with_room_for(before, after, block, self._sizes, self._room)
+
+    @property
+    def _room(self) -> Size:
+        """What there is of the window for a sheet."""
+        width, height = self._canvas.width() - MARGIN, self._canvas.height() - MARGIN
+        return Size(max(width, LEAST_ROOM[0]), max(height, LEAST_ROOM[1]), 0.0)
 
     def _sizes(self, project: Whole, name: str) -> list[dict[str, Size]]:
         """The sizes of the nodes of a sheet as they are drawn, as they are while nothing is known of shapes, and none,

@@ -358,7 +358,7 @@ class CanvasScene(QGraphicsScene):
         for item in under:
             if item.body.contains(point):
                 way, folds = item.within(point)
-                return Hit(item.node, inside=way, folds=folds)
+                return Hit(item.node, inside=way, folds=folds and zoom >= SIMPLE)
         bend = self.bends.at(point, zoom)
         if bend is not None:
             return Hit(wire=bend[0], bend=bend[1])
