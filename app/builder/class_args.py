@@ -209,10 +209,11 @@ class _Settling:
     def _steps(self, part: BlockClass) -> None:
         """Settle the steps of the class, or of a block that is written in place in it."""
         follow = followed(part.block, part.insides[0]) if part.block else {}
-        live = {step.id for step in part.steps}
+        seen: set[str] = set()
         for step in part.steps:
-            if step.module != step.id and step.module in live:
+            if step.module in seen:
                 continue  # written where it is called first
+            seen.add(step.module)
             block = step.spec.definition if step.spec.kind == "block" else None
             chain = self._found.chains.of(block) if block is not None else None
             if block is not None and chain is not None:

@@ -80,10 +80,13 @@ def _class_text(
     """Which node the lines and attributes of a class belong to, or of a block that is written in place in it."""
     owning = [step for step in part.steps if step.spec.kind in OWNING]
     repeated = frozenset(step.id for step in owning if step.node.repeat > 1)
-    blocks = {step.id: step.spec.target for step in owning if step.spec.kind == "block" and step.id not in part.inner}
-    placed = {
-        node: _turn_texts(turns, places, way, node, lines.get(node, ())) for node, turns in part.inner.items()
+    modules_of = {step.id: step.module for step in owning}
+    by_module = {
+        modules_of[node]: _turn_texts(turns, places, way, node, lines.get(node, ()))
+        for node, turns in part.inner.items()
     }
+    placed = {step.id: by_module[step.module] for step in owning if step.module in by_module}
+    blocks = {step.id: step.spec.target for step in owning if step.spec.kind == "block" and step.id not in placed}
     return ClassText(
         lines=lines,
         modules=FrozenMap(modules),
