@@ -20,7 +20,8 @@ def laid_out(sheet: P, nodes: Collection[str], sizes: Mapping[str, Size], row_wi
 
     Wires of nodes that moved find their own way again, frames close about their nodes, comments stay with theirs.
     """
-    wanted = [node for node in sheet.graph.nodes if node in set(nodes)]
+    chosen = set(nodes)
+    wanted = [node for node in sheet.graph.nodes if node in chosen]
     if not wanted:
         return sheet
     if len(wanted) == len(sheet.graph.nodes):
@@ -31,6 +32,15 @@ def laid_out(sheet: P, nodes: Collection[str], sizes: Mapping[str, Size], row_wi
     comments = notes_edits.carried(sheet, places, sizes) if sheet.comments else sheet.comments
     stay = {e: points for e, points in sheet.bends.items() if e.source not in moved and e.target not in moved}
     return edits.changed(sheet, positions=places, comments=comments, bends=FrozenMap(stay))
+
+
+def standing_as(sheet: Sheet, sizes: Mapping[str, Size], widths: Collection[float]) -> float | None:
+    """The row width with which all of a sheet was laid out as it stands, None if it stands otherwise."""
+    for node, (x, y) in sheet.positions.items():
+        if x % GRID or (y + sizes.get(node, DEFAULT).anchor) % GRID:
+            return None
+    groups = _groups(sheet, sizes)
+    return next((w for w in widths if arrange(sheet.graph, sizes, w, groups) == sheet.positions), None)
 
 
 def row_width(sheet: Sheet, sizes: Mapping[str, Size], room: Size) -> float:

@@ -20,6 +20,8 @@ from app.frozen import FrozenMap
 W = TypeVar("W", bound=Whole)
 S = TypeVar("S", bound=Sheet)
 
+MANY = 400  # nodes; rows of more stay as wide as they were, since trying others takes too long
+
 Sizes = Callable[[Any, str], Sequence[Mapping[str, Size]]]
 
 
@@ -127,8 +129,10 @@ def _with_room(
     if places.keys() == sheet.graph.nodes.keys():
         widths = [ROW_WIDTH, *(room.width * times for times in layout.WIDTHS)] if room else [ROW_WIDTH]
         for sizes in before:
-            if any(layout.laid_out(sheet, nodes, sizes, width).positions == places for width in widths):
-                width = layout.row_width(sheet, now, room) if room else ROW_WIDTH
+            width = layout.standing_as(sheet, sizes, widths)
+            if width is not None:
+                if room and len(nodes) <= MANY:
+                    width = layout.row_width(sheet, now, room)
                 return layout.laid_out(sheet, nodes, now, width)
     smaller = [node for node in other if now[node].height < before[0][node].height]
     sizes = dict(before[0])

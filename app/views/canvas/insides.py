@@ -168,7 +168,8 @@ def _line(
 def _roomy(face: Face) -> Shape:
     """The shape of a node in the frame, with room for the numbers that nothing is known of yet."""
     shape = shape_of(face)
-    if face.inside is not None or "?" not in face.line:
+    unknown = "?" in face.line or (face.tall and " " not in face.line)
+    if face.block or not unknown:
         return shape
     wider = math.ceil(shape.width + text_width("0000", "label"))
     return replace(shape, width=max(shape.width, min(wider, WIDEST)))
