@@ -42,4 +42,4 @@ def untrained_words(seed: int, start: StartWeights | None) -> str:
     if start is None:
         return f"untrained, drawn with seed {seed}"
     name = start.name or "the start weights"
-    return f"untrained, {len(header(start)):,} tensors of {name}, the rest drawn with seed {seed}"
+    return f"to start from: {len(header(start)):,} tensors of {name}, what those lack drawn with seed {seed}"
