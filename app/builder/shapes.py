@@ -84,7 +84,8 @@ def infer(
     for step in walk.steps:
         node = step.node.id
         old = known.get(node)
-        untouched = old is not None and then.get(node) is step and not step.node.shares
+        alone = not step.node.shares and step.module not in made  # what is called once more hangs on the first call
+        untouched = old is not None and then.get(node) is step and alone
         if old is not None and untouched and (not changed or changed.isdisjoint(ref.node for ref in step.refs())):
             results[node] = old
             if step.spec.kind in ("module", "block"):
@@ -105,7 +106,7 @@ def _infer_step(step: Step, results: dict[str, StepResult], catalog: Catalog | N
     inputs = {port: tuple(_value(ref, results) for ref in refs) for port, refs in step.args.items()}
     known: Inputs = FrozenMap({port: values for port, values in inputs.items() if None not in values})  # type: ignore
     complete = all(port.name in known for port in step.spec.inputs if port.required or port.name in inputs)
-    first = made.get(step.module) if step.module != step.id or step.node.shares else None
+    first = made.get(step.module)
     if first is not None:
         step = replace(step, node=replace(step.node, params=_settled(step, first)))
     able = complete and step.spec.kind not in ("unknown", "output") and _sound(step)
