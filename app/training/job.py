@@ -36,15 +36,20 @@ def check_numbers(job: Job) -> None:
     _at_least("epochs", training.epochs, 1)
     _at_least("batch_size", training.batch_size, 1)
     _at_least("seed", training.seed, 0, 2**63 - 1)
-    _at_least("split_seed", job.data.split_seed, 0, 2**63 - 1)
-    fraction = job.data.validation_fraction
-    if not isinstance(fraction, int | float) or not 0 <= fraction < 1:
-        raise JobError(f"validation_fraction is {fraction!r}; it must be a number, at least 0 and below 1.")
+    check_data(job.data)
     if not DEVICE.fullmatch(training.device):
         raise JobError(f"device is “{training.device}”; it must be auto, cpu, mps, cuda or cuda:0, cuda:1 ...")
     _check_steps(training)
-    if job.data.source not in SOURCES:
-        raise JobError(f"There is no data source “{job.data.source}”. Choose one of: {', '.join(SOURCES)}.")
+
+
+def check_data(data: DataConfig) -> None:
+    """Refuse what no data can be read with. Raises JobError."""
+    _at_least("split_seed", data.split_seed, 0, 2**63 - 1)
+    fraction = data.validation_fraction
+    if not isinstance(fraction, int | float) or not 0 <= fraction < 1:
+        raise JobError(f"validation_fraction is {fraction!r}; it must be a number, at least 0 and below 1.")
+    if data.source not in SOURCES:
+        raise JobError(f"There is no data source “{data.source}”. Choose one of: {', '.join(SOURCES)}.")
 
 
 def _check_steps(training: TrainingConfig) -> None:

@@ -12,7 +12,6 @@ from PySide6.QtWidgets import QScrollArea, QVBoxLayout, QWidget
 
 from app.background import Background, Failure
 from app.data.config import DataConfig
-from app.data.sources import SOURCES, default_root, is_present
 from app.document import Document
 from app.frozen import FrozenMap
 from app.project import Project
@@ -24,8 +23,8 @@ from app.training.job import Job, JobError, check_numbers
 from app.views.inspector.form import ParamForm
 from app.views.inspector.sections import emptied
 from app.views.inspector.values import same
-from app.views.numbers import grouped_digits, megabytes
-from app.views.widgets import Banner, Button, ChoiceField, Section
+from app.views.training.data_section import DataSection
+from app.views.widgets import Banner, ChoiceField, Section
 from app.views.widgets.painting import label
 
 if TYPE_CHECKING:
@@ -35,10 +34,6 @@ _RUN = (
     Param("epochs", "int", TrainingConfig.epochs, minimum=1, doc="How often the run sees all training samples."),
     Param("batch_size", "int", TrainingConfig.batch_size, minimum=1, doc="Samples in one step of the optimizer."),
     Param("seed", "int", TrainingConfig.seed, minimum=0, doc="Decides the first weights, the order and the dropout."),
-)
-_SPLIT = (
-    Param("validation_fraction", "float", DataConfig.validation_fraction, minimum=0, doc="Share of samples held out."),
-    Param("split_seed", "int", DataConfig.split_seed, minimum=0, doc="Decides which samples are held out."),
 )
 _DEFAULT_DEVICE = "auto"
 
@@ -152,62 +147,6 @@ class ChoiceSection(Section):
             self.form.set_problem(blamed if blamed in self.form.rows else name, words)
 
 
-class DataSection(Section):
-    """Which data, what is known of them before they are read, and the split."""
-
-    source_chosen = Signal(object)
-    download_requested = Signal(str)
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("Data", parent=parent)
-        self._root: Path = default_root()
-        self._config = DataConfig()
-        self.source = ChoiceField([(key, spec.label) for key, spec in SOURCES.items()], pairs=True)
-        self.source.setAccessibleName("Data source")
-        self.source.edited.connect(self.source_chosen)
-        self.words = label("", "label", "text2", wrap=True)
-        self.state = label("", "label", "text3", wrap=True)
-        self.download = Button("Download …", icon="save")
-        self.download.clicked.connect(lambda: self.download_requested.emit(self._config.source))
-        self.split = ParamForm(_SPLIT)
-        self.split.set_docs({param.name: param.doc for param in _SPLIT})
-        self.own_split = label("", "label", "text3", wrap=True)
-        for part in (self.source, self.words, self.state):
-            self.body_layout.addWidget(part)
-        self.body_layout.addWidget(self.download, 0, Qt.AlignmentFlag.AlignLeft)
-        self.body_layout.addWidget(self.split)
-        self.body_layout.addWidget(self.own_split)
-
-    def set_root(self, root: Path) -> None:
-        """Where downloaded data lie."""
-        self._root = root
-        self.show_config(self._config)
-
-    def show_config(self, config: DataConfig) -> None:
-        """Show what the project holds, and whether the data are here."""
-        self._config = config
-        self.source.set_value(config.source)
-        spec = SOURCES.get(config.source)
-        self.split.set_values({"validation_fraction": config.validation_fraction, "split_seed": config.split_seed})
-        self.split.setVisible(spec is not None and not spec.own_split)
-        self.own_split.setVisible(spec is not None and spec.own_split)
-        self.own_split.setText("The validation samples are those that the authors of the data chose.")
-        missing = spec is not None and not is_present(config.source, self._root)
-        self.download.setVisible(missing)
-        if spec is None:
-            self.words.setText("The project names data that are not known here. Choose others.")
-            self.state.setText("")
-            return
-        self.words.setText(spec.summary)
-        self.download.setText(f"Download {megabytes(spec.download_bytes)} …")
-        shape = "×".join(map(str, spec.shape))
-        state = f"{grouped_digits(spec.count)} samples of {shape} {spec.dtype}, {len(spec.classes)} classes."
-        if spec.download_bytes:
-            here = f"Downloaded, in {self._root}."
-            state += f" {'Not downloaded; nothing is fetched unless you ask.' if missing else here}"
-        self.state.setText(state)
-
-
 class DeviceField(ChoiceField):
     """Where the run goes: auto, or one of the devices that are present."""
 
@@ -249,10 +188,8 @@ class TrainingForm(QWidget):
         self.device = DeviceField(())
         self._device_place = QVBoxLayout()
         self._lay_out()
-        self.data.source_chosen.connect(lambda key: self._set_data("source", key, None))
+        self.data.chosen.connect(self._set_data)
         self.data.download_requested.connect(self.download_requested)
-        self.data.split.edited.connect(self._set_data)
-        self.data.split.reset.connect(lambda name: self._set_data(name, getattr(DataConfig, name), None))
         self.numbers.edited.connect(self._set_training)
         self.numbers.reset.connect(lambda name: self._set_training(name, getattr(TrainingConfig, name), None))
         self.optimizer.chosen.connect(lambda choice, merge: self._set_training("optimizer", choice, merge))
@@ -334,9 +271,9 @@ class TrainingForm(QWidget):
         self.optimizer.show_choice(training.optimizer)
         self.loss.show_choice(training.loss)
 
-    def _set_data(self, name: str, value: Any, merge: str | None) -> None:
-        project = self._document.project
-        self._apply(name, replace(project, data=replace(project.data, **{name: value})), merge, self.data.split)
+    def _set_data(self, config: DataConfig, words: str, merge: str | None) -> None:
+        project = replace(self._document.project, data=config)
+        self._document.apply(words, project, merge=f"training/{merge}" if merge else None)
 
     def _set_training(self, name: str, value: Any, merge: str | None) -> None:
         project = self._document.project
