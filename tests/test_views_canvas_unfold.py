@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,11 @@ from PySide6.QtWidgets import QApplication
 
 from app.builder import edits
 from app.builder.analysis import analyse
+from app.builder.blocks import Block
 from app.builder.catalog import catalog
+from app.builder.graph import Edge
 from app.document import Document
+from app.frozen import FrozenMap
 from app.project import Project
 from app.settings import Settings
 from app.views import theme
@@ -290,6 +295,43 @@ def test_unfolding_inside_a_block_one_stands_in(desk: Desk) -> None:
     assert desk.item("cell1").inner is not None
     desk.stack.undo()
     assert desk.project == before
+
+
+def odd_blocks() -> dict[str, Block]:
+    """Blocks that are hardly any: nothing in them, a wire straight through, nothing wired, one value given twice, all
+    in one spot, and a loop."""
+    bare, ops = Block("Odd"), catalog()
+    ends, first = edits.add(bare, ops, "input", (0.0, 0.0))
+    ends, last = edits.add(ends, ops, "output", (0.0, 0.0))
+    loose, relu = edits.add(ends, ops, "nn.ReLU", (0.0, 0.0))
+    loose, _ = edits.add(loose, ops, "torch.cat", (0.0, 0.0))
+    twice, more = edits.add(edits.connect(loose, ops, first, 0, relu, "input"), ops, "output", (0.0, 0.0))
+    twice = edits.connect(edits.connect(twice, ops, relu, 0, last, "input"), ops, relu, 0, more, "input")
+    unplaced = edits.changed(twice, positions=FrozenMap())
+    loop = replace(twice, graph=twice.graph.with_edge(Edge(relu, 0, relu, "input", 1)))
+    through = edits.connect(ends, ops, first, 0, last, "input")
+    return {"bare": bare, "ends": ends, "through": through, "loose": loose, "twice": twice, "unplaced": unplaced,
+            "loop": loop}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", odd_blocks())
+def test_odd_blocks_unfold(desk: Desk, kind: str) -> None:
+    project = replace(desk.project, blocks=desk.project.blocks.set("Odd", odd_blocks()[kind]))
+    desk.document.apply("odd", project)
+    project, odd = edits.add(project, desk.catalog.now, "block.Odd", (0.0, 800.0))
+    desk.document.apply("add", project)
+    desk.selection.set([odd])
+    desk.key(Qt.Key.Key_U)
+    item = desk.scene.nodes[odd]
+    assert item.inner is not None and item.body.width() >= 100 and item.body.height() >= 60
+    for heights in (item.geometry.inputs, item.geometry.outputs):
+        assert all(0 < y < item.body.height() for y in heights)
+        assert all(b - a >= 14 for a, b in pairwise(sorted(heights)))
+    for node in item.inner.nodes.values():
+        assert item.geometry.rect.contains(node.body)
+    assert picture(desk, 0.2) != picture(desk, 0.6)
+    desk.key(Qt.Key.Key_U)
+    assert desk.project == project
 
 
 # --- What is painted --------------------------------------------------------------------------------------------

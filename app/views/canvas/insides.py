@@ -34,7 +34,7 @@ from app.views.canvas.node_item import NodeItem
 from app.views.canvas.painter import paint_note
 from app.views.canvas.routes import Route, nothing, route, runs_back
 from app.views.canvas.spatial import RectIndex
-from app.views.canvas.wire_item import NORMAL, WireItem
+from app.views.canvas.wire_item import LABEL_HEIGHT, NORMAL, WireItem
 
 BESIDE = 56.0  # between the frame's sides and what is in it: room for a wire to turn
 ABOVE, BELOW = 22.0, 18.0  # between the header or the lower edge and what is in it
@@ -124,7 +124,8 @@ def _plan(drawn: Drawn) -> Plan:
     goals = {node.id: QPointF(right, y) for node, y in zip(block.outputs, outputs, strict=True)}
     ways = _Ways(drawn, shapes, bodies, starts, goals).made
     ports = [QRectF(left, y - 10, 1, 20) for y in (*inputs, *outputs)]
-    area = bounds([area, *ports, *(way.bounds for way in ways.values())])
+    labels = [QRectF(way.label.x(), way.label.y() - LABEL_HEIGHT / 2, 1, LABEL_HEIGHT) for way in ways.values()]
+    area = bounds([area, *ports, *labels, *(way.bounds for way in ways.values())])
     shift = QPointF(-left, HEADER + ABOVE - area.top())
     down = shift.y()
     return Plan(
