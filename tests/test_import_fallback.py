@@ -12,6 +12,7 @@ from torch import nn
 
 from app import layer_files, model_import, own_layers, project_file
 from app.builder.analysis import analyse
+from app.cli import run
 from app.model_import import ImportFailed, ModelInput, ModelSource, project_of
 from app.project import Project
 from app.source import make_module
@@ -317,3 +318,23 @@ def test_what_cannot_be_helped_is_said_with_the_place_and_the_reason(
 ) -> None:
     with pytest.raises(ImportFailed, match=words):
         drawn(own, made(own, MORE.format(init=init, forward=forward, rest=""), "Net"), IN)
+
+
+def test_the_command_says_which_part_became_what_and_the_project_opens_with_its_file(tmp_path: Path, capsys) -> None:
+    text = """
+class Loop(nn.Module):
+    def __init__(self, width=4):
+        super().__init__()
+        self.gate = Gate(width)
+
+    def forward(self, x):
+        return self.gate(x) + 1
+"""
+    (tmp_path / "nets.py").write_text(HEAD + text)
+    out = tmp_path / "p.tape"
+    asked = ["import", f"{tmp_path / 'nets.py'}:Loop", "--input", "1x4", "--trust", "--keep-weights", "-o", str(out)]
+    assert run(asked) == 0
+    told = capsys.readouterr().out
+    assert "gate (Gate) is one node, run by its own code" in told
+    project = project_file.read(out)
+    assert project.layer_files == (str(tmp_path / "nets.py"),) and "custom.nets:Gate" in ops(project)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from PySide6.QtCore import QEvent, Qt
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QLabel
 from torch import nn
 
 from app import layer_files
@@ -274,3 +274,22 @@ def test_what_another_thread_calls_meanwhile_is_not_drawn() -> None:
     project = project_of(Beside(), (ModelInput((1, 4)),), "beside")
     assert len(project.graph.nodes) == 3
     assert results and all(type(one) is torch.Tensor and one.shape == (5, 2) for one in results)
+
+
+def test_parts_that_are_one_node_stand_on_the_last_page_before_it_is_opened(qtbot, window, tmp_path) -> None:
+    window.start()
+    dialog, path = asked(qtbot, window), own_file(tmp_path)
+    path.write_text(path.read_text().replace("x + self.fc(x).relu()", "x if x.sum() > 0 else self.fc(x)"))
+    layer_files.allow(layer_files.digest(path.read_text()), tried=True)
+    choose_own(dialog, path)
+    before = window.document.project
+    dialog.import_button.click()
+    qtbot.waitUntil(lambda: not dialog.running, timeout=60_000)
+    told = [part.text() for part in dialog.result.findChildren(QLabel)]
+    assert "units.0 (Unit)" in told and any("depends on the values of the data" in text for text in told)
+    assert window.document.project is before and dialog.import_button.text() == "Open"
+    dialog.import_button.click()
+    project = window.document.project
+    assert project.layer_files == (str(path),) and "units.1 (Unit)" in project.notes
+    qtbot.waitUntil(lambda: getattr(window.live.analysis, "total_parameters", 0) == 84, timeout=60_000)
+    assert not [one for one in window.live.analysis.errors if "trusted" in one.message]

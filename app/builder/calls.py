@@ -104,7 +104,7 @@ def _for_real(
             if isinstance(call.target, torch.nn.Module):
                 call.target.eval()
             size = sum(_values(value, custom_calls.BATCHES[1]) for group in inputs.values() for value in group)
-            pair = custom_calls.run_small(lambda batch: call(inputs, batch, "cpu"), size)
+            pair = custom_calls.run_small(lambda batch: call(inputs, batch, "cpu", 1.0), size)
         first, second = (custom_calls.grown(*pair, batch) for batch in BATCHES)
         return Ran(_outputs(spec, params, first, second), call.parameters)
     except (Exception, SystemExit) as error:  # whatever the class raises is the answer
@@ -219,12 +219,17 @@ class Call:
         at_call = {name: value for name, value in literals.items() if name in call_names}
         return cls(spec, module, at_call, sum(parameter.numel() for parameter in module.parameters()))
 
-    def __call__(self, inputs: FrozenMap[str, tuple[ValueType, ...]], batch: int, device: str) -> Any:
-        """Run it with values of the types that arrive."""
+    def __call__(
+        self, inputs: FrozenMap[str, tuple[ValueType, ...]], batch: int, device: str, fill: float = 0.0
+    ) -> Any:
+        """Run it with values of the types that arrive; `fill` is what stands in tensors that are not of whole numbers.
+
+        A loop that goes on while something is small would never end on zeros.
+        """
         literals, given = dict(self.literals), dict[str, Any]()
         for port in self.spec.inputs:
             if port.name in inputs:
-                made = [_tensor(value, batch, device) for value in inputs[port.name]]
+                made = [_tensor(value, batch, device, fill) for value in inputs[port.name]]
                 if port.wired:
                     literals[port.param] = with_part(literals.get(port.param), port, made[0])
                 else:
@@ -264,15 +269,16 @@ def _torch_value(value: Any) -> Any:
     return getattr(torch, value.name) if isinstance(value, DType) else value
 
 
-def _tensor(value: ValueType, batch: int, device: str) -> Any:
+def _tensor(value: ValueType, batch: int, device: str, fill: float) -> Any:
     if isinstance(value, TupleType):
-        return tuple(_tensor(item, batch, device) for item in value.items)
+        return tuple(_tensor(item, batch, device, fill) for item in value.items)
     if isinstance(value, NumberType):
         return value.at(batch)
     dtype = getattr(torch, value.dtype)
+    fill = fill if dtype.is_floating_point else 0.0
     if value.strides is None:
-        return torch.zeros(value.at(batch), dtype=dtype, device=device)
-    return torch.empty_strided(value.at(batch), sizes_at(value.strides, batch), dtype=dtype, device=device).zero_()
+        return torch.full(value.at(batch), fill, dtype=dtype, device=device)
+    return torch.empty_strided(value.at(batch), sizes_at(value.strides, batch), dtype=dtype, device=device).fill_(fill)
 
 
 def _outputs(spec: OpSpec, params: FrozenMap[str, Any], first: Any, second: Any) -> tuple[ValueType, ...]:
