@@ -83,7 +83,8 @@ def read_model(wanted: Wanted, tell: Tell, cancelled: Callable[[], bool]) -> Pro
                 return project
             return _with_weights(project, lambda path: shutil.copyfile(weights, path), str(wanted.source), tell)
     tell(f"Making {source.name}")
-    model = model_import.make_torchvision(source.name, wanted.arguments, wanted.pretrained)
+    made = model_import.make_torchvision
+    model = made(source.name, wanted.arguments, wanted.pretrained, blank=not wanted.keep_weights)
     inputs = wanted.inputs or (model_import.usual_input(source.name),)
     tell(f"Following {source.name} from its input to its output")
     project = model_import.project_of(model, inputs, source.name, cancelled)

@@ -89,8 +89,8 @@ def _hardsigmoid(x: Any, inplace: bool = False) -> Any:
 def _added(a: Any, b: Any) -> Any:
     """`(1, 2) + x.shape` as the tuple that it is."""
     if isinstance(a, tuple) or isinstance(b, tuple):
-        parts = [part if isinstance(part, tuple) else _sizes(part, slice(None)) for part in (a, b)]
-        return None if None in parts else parts[0] + parts[1]
+        left, right = (part if isinstance(part, tuple) else _sizes(part, slice(None)) for part in (a, b))
+        return None if left is None or right is None else left + right
     return None
 
 

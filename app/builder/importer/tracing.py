@@ -34,6 +34,7 @@ from app.builder.importer.frames import (
     words_of,
 )
 from app.builder.importer.numbers_first import numbers_first
+from app.builder.importer.quick import normalised
 from app.builder.importer.rewritten import rewritten, sizes_seen
 from app.builder.importer.running import alone
 from app.builder.importer.values import FACTORIES, PROXIES, Training, ValueProxy, plain_flag
@@ -314,7 +315,8 @@ class Tracer(fx.Tracer):
         try:
             if apart is not None:
                 return alone(module, apart.real, args, kwargs)
-            return module(*args, **kwargs)
+            found = normalised(module, args, kwargs)
+            return module(*args, **kwargs) if found is None else found
         except Exception as error:  # torch's words, and whose they are
             raise TraceError(f"{path} ({type(module).__name__}) does not take what arrives: {error}") from error
 
