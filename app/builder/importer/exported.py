@@ -10,6 +10,8 @@ import contextlib
 import inspect
 import io
 import logging
+import signal
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ from app.builder.importer.aten import FLAGGED, KEPT, NoForm, form_of
 from app.builder.importer.numbers_first import as_followed
 from app.builder.importer.running import SEED, copy_of, real_like
 
+PATIENCE = 30.0  # seconds for one export
 Whole = Callable[[nn.Module], bool]
 
 
@@ -162,7 +165,7 @@ def exported(module: nn.Module, args: Any, kwargs: Any, whole: Whole, smaller: b
     """
     real, named = tree_map(real_like, (_two_samples(args), _two_samples(kwargs)))
     try:
-        with _quiet():
+        with _quiet(), _limited():
             replay = _program(module, real, named, whole, smaller)
     except NotExported:
         raise
@@ -217,6 +220,25 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logging.disable(before)
+
+
+@contextlib.contextmanager
+def _limited() -> Iterator[None]:
+    """Ends what takes longer than PATIENCE, where this system and this thread know how to be told."""
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def late(*_: Any) -> None:
+        raise NotExported(f"torch.export had not come to its end after {PATIENCE:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _first_line(error: BaseException) -> str:

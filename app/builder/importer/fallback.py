@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+LONGEST = 300  # letters of a reason
 EXPORTED, OPAQUE = "exported", "opaque"
 
 
@@ -22,7 +23,9 @@ class Fallback:
     def __str__(self) -> str:
         where = f"{self.path} ({self.name})" if self.path else f"The whole model ({self.name})"
         became = "was read by torch.export" if self.kind == EXPORTED else "is one node, run by its own code"
-        return f"{where} {became}: {self.reason}."
+        reason = " ".join(self.reason.split())  # a line each, whatever torch says
+        reason = reason if len(reason) <= LONGEST else f"{reason[:LONGEST]} …"
+        return f"{where} {became}: {reason.rstrip('.')}."
 
 
 def parent(path: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch.utils._pytree import tree_flatten
 
 from app.builder.importer.binding import Unbound
 from app.builder.importer.drafting import DraftError
-from app.builder.importer.exported import NotExported, Replay, exported
+from app.builder.importer.exported import PATIENCE, NotExported, Replay, exported
 from app.builder.importer.fallback import EXPORTED, OPAQUE, Fallback, inside, parent
 from app.builder.importer.frames import VALUES, Apart, TraceError, words_of
 from app.builder.importer.opaque import OwnClasses
@@ -43,6 +44,7 @@ class GivingWay:
         self._fallbacks: dict[str, Fallback] = {}
         self._runs = False
         self._tried: dict[str, int] = {}
+        self._spent = 0.0  # seconds for exports
         self._replays: dict[Any, Replay | None] = {}
 
     def covers(self, path: str) -> bool:
@@ -101,6 +103,8 @@ class GivingWay:
         known = self.apart.get(path)
         if called is None or (known is not None and known.spec is not None) or self.cancelled():
             return False
+        if self._spent > PATIENCE:
+            return False  # a file of one's own has its time too, and one node is there at once
         if self._own is None and threading.current_thread() is not threading.main_thread():
             return False  # torch.export changes nn.Module for everybody while it looks, and a run may go on
         tried = self._tried.get(path, 0)
@@ -121,10 +125,12 @@ class GivingWay:
                   for leaf in tree_flatten(called)[0]]  # fmt: skip
         key = (type(module), repr(module), repr(module.__dict__.get(MADE_WITH)), repr(shapes), smaller)
         if key not in self._replays:
+            began = time.monotonic()
             try:
                 self._replays[key] = exported(module, *called, self._whole, smaller)
             except NotExported:
                 self._replays[key] = None
+            self._spent += time.monotonic() - began
         return self._replays[key]
 
     def _one_node(self, path: str, module: nn.Module, why: str) -> None:
