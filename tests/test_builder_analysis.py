@@ -410,3 +410,26 @@ def test_gradient_mode_and_default_device_are_left_alone() -> None:
     for graph in broken_and_whole():
         analyse(graph)
     assert torch.is_grad_enabled() and torch.zeros(1).device.type == "cpu"
+
+
+def test_a_shared_module_is_settled_by_the_first_call_whichever_node_has_it() -> None:
+    """The node whose module it is can come second: what it is given must fit what was made for the other."""
+    from app.builder.blocks import Block, with_blocks
+    from app.frozen import FrozenMap
+    from app.source import make_module
+    from tests.builder_sheets import row_of, sheet
+
+    block = Block("Unit", row_of([("a", "nn.Linear", "fc", {"out_features": 6})]))
+    ops = with_blocks(catalog(), FrozenMap(Unit=block))
+
+    def both(second: int):
+        rows = [("i", "input", "x", {"shape": (second,)}), ("j", "input", "y", {"shape": (16,)}),
+                ("owner", "block.Unit", "unit"), ("again", "block.Unit", "again", {}, {"shares": "owner"}),
+                ("r", "nn.ReLU", "act"), ("o", "output", "a"), ("p", "output", "b")]  # fmt: skip
+        return analyse(sheet(rows, "j>again i>r r>owner owner>o again>p"), ops)
+
+    good = both(16)
+    assert not good.errors and good.total_parameters == 16 * 6 + 6
+    assert "Unit(" in good.source.text and make_module(good.source).unit.fc.in_features == 16
+    (told,) = both(6).errors
+    assert "shares its weights with" in told.message

@@ -101,9 +101,12 @@ def _at_turn(result: StepResult, failed: Failed) -> StepResult:
 
 def _shared_problems(step: Step, sheet: Findings) -> list[Problem]:
     """A module that is called once more with what it was not made for."""
-    if step.module == step.id or step.module not in sheet.graph.nodes or not sheet.results[step.id].inputs:
+    if step.module not in sheet.graph.nodes or not sheet.results[step.id].inputs:
         return []
-    first = sheet.graph.nodes[step.module].name
+    called = next((other.node for other in sheet.walk.steps if other.module == step.module), step.node)
+    if called.id == step.id:
+        return []
+    first = called.name
     arriving = next(iter(sheet.results[step.id].inputs.values()))[0]
     message = f"{step.node.name} shares its weights with {first}, which was made for another shape than {arriving}"
     cure = Cure(f"Give {step.node.name} weights of its own", (Unshare(step.id),))
