@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from tests.test_import_models import code_of, same
@@ -33,3 +37,69 @@ def test_a_layer_that_joins_ever_longer_lists_is_one_block() -> None:
     project = same(Growing(), torch.randn(3, 4))
     text = code_of(project).text
     assert text.count("class ") == 2 and text.count("Dense(") == 5
+
+
+class NormAct(nn.BatchNorm2d):
+    """A norm with its own forward, as timm writes it: F.batch_norm over its buffers, and a count that it keeps."""
+
+    def forward(self, x):
+        if self.training and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+        batch = True if self.training else self.running_mean is None
+        return F.batch_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, batch, self.momentum, self.eps
+        ).relu()
+
+
+class Norms(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.bn1, self.bn2 = nn.Conv2d(2, 4, 3, bias=False), NormAct(4), NormAct(4, eps=1e-3)
+
+    def forward(self, x):
+        weight = self.conv.weight
+        even = F.batch_norm(weight.reshape(1, 4, -1), None, None, training=True)
+        return self.bn2(self.bn1(F.conv2d(x, even.reshape_as(weight))))
+
+
+class Sizes(nn.Module):
+    """Sizes that are computed, in every way that people hand them on."""
+
+    def forward(self, x):
+        b, t, c = x.shape
+        state = torch.zeros(b, c, device=x.device)
+        mask = torch.triu(torch.ones(t, t, device=x.device), diagonal=1).bool()
+        grid = torch.stack(torch.meshgrid(torch.arange(t), torch.arange(c), indexing="xy"), -1).to(x)
+        padded = torch.cat([torch.zeros((x.size(0), 1) + x.size()[2:]).to(x), x[:, 1:].transpose(1, 2)[:, :, 0:1]
+                            .transpose(1, 2).expand_as(x[:, :1])], 1)  # fmt: skip
+        a, *others = x.split(2, dim=2)
+        return a @ others[0].transpose(1, 2) * ~mask, state + x.sum(1), grid.sum() + x.mean(), padded
+
+
+class Picked(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(2, 5))
+        self.register_buffer("places", torch.tensor([[0, 3], [4, 4], [1, 0]]), persistent=False)
+
+    def forward(self, x):
+        best, chosen = x.topk(2, dim=-1)
+        spread = torch.zeros_like(x).scatter(-1, chosen, best.softmax(-1))
+        outer = torch.outer(x[0], x[1])
+        far = torch.addcmul(x, x, spread, value=0.5).norm(dim=-1) + F.mse_loss(x, spread)
+        return self.table[:, self.places], spread, outer, far, torch.cumsum(x > 0, -1, dtype=torch.float64), torch.erf(x)
+
+
+class Noisy(nn.Module):
+    def forward(self, x):
+        return x + torch.randn_like(x) * torch.rand_like(x)
+
+
+@pytest.mark.parametrize(
+    ("make", "shape"), [(Norms, (3, 2, 6, 6)), (Sizes, (2, 4, 4)), (Picked, (3, 5)), (Noisy, (2, 3))],
+    ids=lambda value: getattr(value, "__name__", None),
+)  # fmt: skip
+def test_it_is_the_same_net(make: Callable[[], nn.Module], shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    model = make()
+    same(model, torch.randn(shape).requires_grad_())
