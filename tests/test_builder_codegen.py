@@ -530,3 +530,14 @@ def test_a_block_gives_back_all_that_it_has() -> None:
     graph = Graph(FrozenMap({node.id: node for node in nodes}), edges)
     source = analyse(graph, with_blocks(catalog(), FrozenMap({"Two": inner}))).source
     assert [tuple(t.shape) for t in make_module(source).eval()(torch.zeros(2, 4))] == [(2, 3), (2, 2)]
+
+
+@pytest.mark.parametrize("pair", ["xx", "xy", "yx"])
+def test_a_loop_gives_its_result_to_the_first_argument_alone(pair: str) -> None:
+    from tests.builder_sheets import sheet
+
+    rows = [("x", "input", "x", {"shape": (4,)}), ("y", "input", "y", {"shape": (4,)}),
+            ("b", "nn.Bilinear", "both", {"out_features": 6}, {"repeat": 3}), ("o", "output", "out")]  # fmt: skip
+    answer = analyse(sheet(rows, f"{pair[0]}>b.input1 {pair[1]}>b.input2 b>o"))
+    assert not answer.errors
+    assert [tuple(tensor.shape) for tensor in run(answer.source, 2)] == [(2, 6)]

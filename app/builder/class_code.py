@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from app.builder.call_code import WIDTH, CallWriter, wrapped
@@ -190,10 +191,11 @@ class ClassWriter:
         target = self.variables[Ref(step.id, 0)]
         first = self.variables.get(step.refs()[0], "...") if step.refs() else "..."
         begin = "" if first == target else f"        {target} = {first}\n"
-        inner = CallWriter(
-            self.results, {**self.variables, **({step.refs()[0]: target} if step.refs() else {})},
-            {**self.access, step.id: "layer"}, self.made.texts, self.made.imported,
-        )  # fmt: skip
+        access = {**self.access, step.id: "layer"}
+        inner = CallWriter(self.results, self.variables, access, self.made.texts, self.made.imported)
+        if step.refs():  # the other arguments stay what they were, also where one is what the first began with
+            port = next(port for port, refs in step.args.items() if refs)
+            step = replace(step, args=step.args.set(port, (Ref(step.id, 0), *step.args[port][1:])))
         loop = f"        for layer in {self.access[step.id]}:\n            {target} = {inner.call(step, 12)}"
         return begin + loop
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 from app.builder.calls import Ran
-from app.builder.class_args import VALUES
+from app.builder.class_args import OWNING, VALUES
 from app.builder.names import Names
 from app.builder.plan import Ref, Step
 from app.builder.shapes import StepResult
@@ -80,6 +80,9 @@ def variables(
         if step.spec.key == "operator.setitem":  # two lines, and the second still reads everything but the tensor
             ended &= {found.get(ref, "") for ref in step.args.get("input", ())}
             ended -= {found.get(ref, "") for port, taken in step.args.items() if port != "input" for ref in taken}
+        if step.spec.kind in OWNING and step.node.repeat > 1:  # a loop, which reads the other arguments each time
+            ended &= {found.get(ref, "") for ref in step.refs()[:1]}
+            ended -= {found.get(ref, "") for ref in step.refs()[1:]}
         # Where branches meet, the trunk goes on.
         free = sorted(ended, key=lambda name: (order.get(name, len(order)), name))
         unused = [not uses[Ref(step.id, number)] for number in range(len(step.spec.outputs))]
