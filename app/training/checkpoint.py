@@ -88,6 +88,7 @@ def keep(folder: Path, name: str, state: dict[str, Any]) -> str:
     """Write a checkpoint into a folder and let go of old ones; returns what went wrong, "" if nothing did."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        clean(folder)
         save(folder / name, state)
         prune(folder)
     except OSError as error:
@@ -120,9 +121,15 @@ def prune(folder: Path) -> None:
         file.unlink(missing_ok=True)
 
 
+def clean(folder: Path) -> None:
+    """Away with what a program that was ended while it wrote has left. Raises OSError."""
+    for file in folder.glob(".*.pt.*"):
+        file.unlink(missing_ok=True)
+
+
 def newest(folder: Path) -> Path | None:
-    """The checkpoint that a run goes on from: of the last one and those by step, the newest that can be read."""
-    files = [file for file in folder.glob("*.pt") if file.name == LAST or _BY_STEP.fullmatch(file.name)]
+    """The checkpoint that a run goes on from: the newest that can be read."""
+    files = [file for file in folder.glob("*.pt") if file.name in (LAST, BEST) or _BY_STEP.fullmatch(file.name)]
     found = []
     for file in files:
         try:

@@ -90,6 +90,13 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
+class Saving:
+    """A checkpoint is about to be taken after this step: whoever keeps what was told writes it down now."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
 class Saved:
     """A checkpoint; `problem` says why it could not be written, and the run goes on without it."""
 
@@ -143,8 +150,8 @@ class Failed:
 
 
 Event = (
-    Started | StepDone | GradientNorms | EpochDone | MemorySample | Skipped | Saved | RateSet | Paused | Resumed
-    | Finished | Failed
+    Started | StepDone | GradientNorms | EpochDone | MemorySample | Skipped | Saving | Saved | RateSet | Paused
+    | Resumed | Finished | Failed
 )  # fmt: skip
 
 

@@ -34,6 +34,7 @@ from app.training.events import (
     RateSet,
     Resumed,
     Saved,
+    Saving,
     Skipped,
     Started,
     StepDone,
@@ -43,6 +44,8 @@ from app.training.finite import not_finite
 from app.training.job import Job, check_input, check_numbers
 from app.training.live import Live
 from app.training.metrics import Task
+from app.training.order import batch_count, ordered
+from app.training.saving import Saver
 from app.training.start import initial_module
 from app.training.stepper import Stepper
 from app.training.switches import switched
@@ -84,8 +87,10 @@ def train(
         if failed is not None:
             ending = "failed"
             run.hand_over(ending)
+            yield from run.saved()
             yield failed
     finally:
+        run.saved()
         run.hand_over(ending)
 
 
@@ -93,7 +98,8 @@ class _Run:
     """One pass through a job. `at` is where it stands after the last whole step."""
 
     def __init__(self, job: Job, control: Control, folder: Path | None) -> None:
-        self.job, self.control, self.folder = job, control, folder
+        self.job, self.control = job, control
+        self._saver = Saver(folder) if folder is not None else None
         self.config = job.training
         self.live: Live | None = None
         self.at = Position()
@@ -119,6 +125,7 @@ class _Run:
                 if self.control.stopping or self._note:
                     break
             yield from self._save(checkpoint.LAST)
+            yield from self.saved()
         done = not self.control.stopping
         yield Finished("done" if done else "stopped", self.at.epoch, self.at.step, self._seconds(), self._note)
 
@@ -161,7 +168,7 @@ class _Run:
             resolved.note,
             training.epochs,
             training.batch_size,
-            self._batches(data.info.train_count),
+            batch_count(self.job, data.info.train_count),
             training.seed,
             sum(p.numel() for p in model.parameters() if p.requires_grad),
             self._sampler.layers,
@@ -169,13 +176,6 @@ class _Run:
             data.info.validation_count,
             self.at.step,
         )
-
-    def _batches(self, count: int) -> int:
-        """Batches of an epoch."""
-        if self.config.one_batch:
-            return 1
-        size = self.config.batch_size
-        return max(count // size if self.job.data.drop_last else math.ceil(count / size), 1)
 
     @property
     def _now(self) -> Live:
@@ -194,7 +194,7 @@ class _Run:
             self.at.batch, self.at.total, self.at.correct = 0, 0.0, 0
             self.at.order = self._shuffle.get_state()
         self._correct: Tensor | None = None
-        chunks = self._order(data.info.train_count)
+        chunks = ordered(self.job, data.info.train_count, self._shuffle)
         live.model.train()
         batches = data.train.batches(chunk.to(live.device) for chunk in chunks[self.at.batch :])
         for number in range(self.at.batch, len(chunks)):
@@ -213,19 +213,6 @@ class _Run:
                 yield from self._save(checkpoint.step_file(self.at.step))
         yield from self._flush()
         yield from self._end_epoch(epoch, sum(len(chunk) for chunk in chunks[: self.at.batch]))
-
-    def _order(self, count: int) -> list[Tensor]:
-        """The numbers of the samples of each batch of an epoch."""
-        import torch
-
-        order = torch.randperm(count, generator=self._shuffle) if self.job.data.shuffle else torch.arange(count)
-        chunks = list(order.split(self.config.batch_size))
-        if self.config.one_batch:
-            # The same samples each time, whatever the order of the others.
-            chunks = [torch.arange(min(count, self.config.batch_size))]
-        elif self.job.data.drop_last and len(chunks) > 1 and len(chunks[-1]) < self.config.batch_size:
-            chunks.pop()
-        return chunks
 
     def _over(self) -> bool:
         """Whether a limit ends the run after this batch."""
@@ -323,6 +310,8 @@ class _Run:
             layers = self._sampler.layers
             for (step, _), row in zip(norms, torch.stack([n for _, n in norms]).tolist(), strict=True):
                 yield GradientNorms(step, layers, self._sampler.by_layer(row))
+        if self._saver is not None and self._saver.news:
+            yield from self._saver.told()
         now = perf_counter()
         self._flush_due = now + FLUSH_EVERY
         if now >= self._memory_due:
@@ -347,15 +336,19 @@ class _Run:
 
     def _save(self, name: str) -> Iterator[Event]:
         """Take a checkpoint, if there is a folder for them. What goes wrong is told, and the run goes on."""
-        if self.folder is None or not self.at.step:
+        if self._saver is None or not self.at.step:
             return
         yield from self._flush()
+        yield Saving(self.at.step)
         with GENERATOR:
             self._count_correct()
             self.at.seconds = self._seconds()
             state = checkpoint.state_of(self.job.source.text, self.at, self._shuffle, self.stepper)
-        problem = checkpoint.keep(self.folder, name, state)
-        yield Saved(self.at.step, str(self.folder / name), problem)
+            self._saver.put(name, self.at.step, state)
+
+    def saved(self) -> list[Saved]:
+        """Wait until the checkpoints are written, and say what came of them."""
+        return self._saver.close() if self._saver is not None else []
 
     def _restore(self, path: Path) -> None:
         self.at = checkpoint.go_on(path, self.job.source.text, self._shuffle, self.stepper)

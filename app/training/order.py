@@ -1,0 +1,33 @@
+"""In which order and in which batches an epoch sees the samples."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from app.training.job import Job
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
+
+
+def batch_count(job: Job, count: int) -> int:
+    """How many batches an epoch over `count` samples has."""
+    if job.training.one_batch:
+        return 1
+    size = job.training.batch_size
+    return max(count // size if job.data.drop_last else math.ceil(count / size), 1)
+
+
+def ordered(job: Job, count: int, shuffle: Generator) -> list[Tensor]:
+    """The numbers of the samples of each batch of an epoch."""
+    import torch
+
+    order = torch.randperm(count, generator=shuffle) if job.data.shuffle else torch.arange(count)
+    chunks = list(order.split(job.training.batch_size))
+    if job.training.one_batch:
+        # The same samples each time, whatever the order of the others.
+        chunks = [torch.arange(min(count, job.training.batch_size))]
+    elif job.data.drop_last and len(chunks) > 1 and len(chunks[-1]) < job.training.batch_size:
+        chunks.pop()
+    return chunks
