@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QApplication
 
 from app.builder import edits
 from app.builder.analysis import analyse
-from app.builder.blocks import Block
+from app.builder.blocks import Block, with_blocks
 from app.builder.catalog import catalog
 from app.builder.graph import Edge
 from app.document import Document
@@ -353,6 +353,23 @@ def test_from_near_and_from_afar_the_inside_is_seen(desk: Desk, qapp, look: str)
 
 def lightness(rgb: int) -> int:
     return QColor.fromRgb(rgb).lightness()
+
+
+def test_a_million_nodes_inside_are_painted(desk: Desk) -> None:
+    blocks, op = desk.project.blocks, "nn.ReLU"
+    for depth in range(6):
+        block, ops = Block(f"Deep{depth}"), with_blocks(catalog(), blocks)
+        for i in range(10):
+            block, _ = edits.add(block, ops, op, (240.0 * i, 0.0))
+        block = edits.changed(block, unfolded=frozenset(block.graph.nodes), positions=FrozenMap())
+        blocks, op = blocks.set(block.name, block), f"block.{block.name}"
+    project, deep = edits.add(replace(desk.project, blocks=blocks), with_blocks(catalog(), blocks), op, (0.0, 900.0))
+    desk.document.apply("deep", edits.changed(project, unfolded=frozenset([deep])))
+    desk.canvas.frame_all()
+    assert sum(map(len, desk.scene.map_colors().values())) < 10_000
+    desk.view.grab()
+    desk.view.zoom_to(1.0)
+    desk.view.grab()
 
 
 def test_another_theme_paints_the_inside_anew(desk: Desk, qapp) -> None:

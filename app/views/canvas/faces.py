@@ -6,8 +6,8 @@ from collections import OrderedDict, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from app.builder.blocks import Block
-from app.builder.catalog import Catalog
+from app.builder.blocks import Block, block_of
+from app.builder.catalog import Catalog, OpSpec
 from app.builder.graph import Edge, Graph
 from app.builder.problems import Problem
 from app.frozen import FrozenMap
@@ -93,7 +93,8 @@ class Inner:
 Problems = dict[str, tuple[Problem, ...]]
 _KEPT = 512
 _drawn: OrderedDict[int, tuple[tuple[object, ...], Drawn]] = OrderedDict()
-_inner: OrderedDict[tuple[int, int], tuple[Drawn, Inside, Inner]] = OrderedDict()
+_ops: OrderedDict[int, tuple[Block, tuple[str, ...]]] = OrderedDict()
+_inner: OrderedDict[tuple[int, int], tuple[Drawn, Inside | None, Inner]] = OrderedDict()
 
 
 def problems_by_node(analysis: Analysis | None) -> Problems:
@@ -147,42 +148,52 @@ def face_of(
         shared=node_id in graph.shared,
         block=spec.kind == "block",
         badge=f"×{repeat}" if repeat > 1 else "",
-        inside=_inner_of(spec.definition, node_id, catalog, analysis) if unfolded and spec.definition else None,
+        inside=_inner_of(spec, node_id, catalog, analysis) if unfolded and spec.definition else None,
     )
 
 
-def _inner_of(block: Block, node: str, catalog: Catalog, analysis: Analysis | None) -> Inner:
+def _inner_of(spec: OpSpec, node: str, catalog: Catalog, analysis: Analysis | None) -> Inner:
     """What is seen inside an instance of a block."""
-    drawn = drawn_of(block, catalog)
+    drawn = drawn_of(spec, catalog)
+    block = drawn.block
     result = analysis.results.get(node) if analysis else None
     inside = result.turns[0].inside if result is not None and result.turns else None
-    if inside is None:
-        return Inner(drawn, drawn.faces)
     key = (id(drawn), id(inside))
     kept = _inner.get(key)
     if kept is not None and kept[0] is drawn and kept[1] is inside:
         return kept[2]
-    from app.builder.analysis import known
+    inner = Inner(drawn, drawn.faces)
+    if inside is not None:
+        from app.builder.analysis import known
 
-    here = known(block.graph, inside.plan, inside.results)
-    carried = FrozenMap({end: str(value) for end, value in here.values.items()})
-    inner = Inner(drawn, _faces(block, catalog, here), carried)
+        here = known(block.graph, inside.plan, inside.results)
+        carried = FrozenMap({end: str(value) for end, value in here.values.items()})
+        inner = Inner(drawn, _faces(block, catalog, here), carried)
     _keep(_inner, key, (drawn, inside, inner))
     return inner
 
 
-def drawn_of(block: Block, catalog: Catalog) -> Drawn:
+def drawn_of(spec: OpSpec, catalog: Catalog) -> Drawn:
     """How a block is drawn. Asked again it gives the same, for as long as it is."""
-    graph = block.graph
-    specs = [catalog.of(graph, node) for node in graph.nodes.values()]
-    stands_on: tuple[object, ...] = (block, *(spec.definition or spec for spec in specs))
-    for node, spec in zip(graph.nodes, specs, strict=True):
-        if node in block.unfolded and spec.definition is not None:
-            stands_on = (*stands_on, drawn_of(spec.definition, catalog))
+    block = spec.definition
+    assert block is not None
+    inside = (block, *spec.contains)
+    ops = dict.fromkeys(op for one in inside for op in _ops_in(one))
+    stands_on = (*inside, *(catalog.get(op) for op in ops))
     kept = _drawn.get(id(block))
     if kept is None or kept[0] != stands_on:
         kept = stands_on, Drawn(block, _faces(block, catalog, None))
         _keep(_drawn, id(block), kept)
+    return kept[1]
+
+
+def _ops_in(block: Block) -> tuple[str, ...]:
+    """The ops in a block that are no blocks, each once."""
+    kept = _ops.get(id(block))
+    if kept is None or kept[0] is not block:
+        ops = dict.fromkeys(node.op for node in block.graph.nodes.values() if not block_of(node.op))
+        kept = block, tuple(ops)
+        _keep(_ops, id(block), kept)
     return kept[1]
 
 

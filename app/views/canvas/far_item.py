@@ -7,7 +7,7 @@ the wires are kept in bundles: an edit makes one bundle anew, and bundles out of
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from PySide6.QtCore import QPointF, QRectF, Qt
@@ -20,11 +20,13 @@ from app.views.canvas.painter import GROUND
 
 if TYPE_CHECKING:
     from app.builder.graph import Edge
+    from app.views.canvas.insides import InnerLook
     from app.views.canvas.node_item import NodeItem
     from app.views.canvas.wire_item import WireItem
     from app.views.theme import Theme
 
 BUNDLE = 64
+INSIDE = 4000  # nodes of a bundle, those seen in it included
 RING = 2  # pixels of the screen
 
 T = TypeVar("T")
@@ -51,25 +53,21 @@ class NodeBundle(_Bundle["NodeItem"]):
         self.bodies: list[QRectF] = []
         self.blocks: Rects = defaultdict(list)
         self.rings: Rects = defaultdict(list)
+        for item, at, inner in _looked_into(self.members, INSIDE):
+            body = item.body.translated(at)
+            self.blocks[item.far_color(now).rgba()].append(QRectF(body.left(), body.top(), body.width(), HEADER))
+            if inner is None:
+                self.bodies.append(body)
+                continue
+            self.frames.append(body)
+            for wire in inner.wires.values():
+                self.lines.addPath(wire.way.path.translated(body.topLeft() + inner.plan.shift))
         for item in self.members:
-            self._add(item, QPointF(), now)
             ring = item.far_ring(now)
             if ring is not None:
                 self.rings[ring.rgba()].append(item.body)
         self.area = bounds([item.body for item in self.members])
         self.stale = False
-
-    def _add(self, item: NodeItem, at: QPointF, now: Theme) -> None:
-        body, inner = item.body.translated(at), item.inner
-        self.blocks[item.far_color(now).rgba()].append(QRectF(body.left(), body.top(), body.width(), HEADER))
-        if inner is None:
-            self.bodies.append(body)
-            return
-        self.frames.append(body)
-        for wire in inner.wires.values():
-            self.lines.addPath(wire.way.path.translated(body.topLeft() + inner.plan.shift))
-        for other in inner.nodes.values():
-            self._add(other, body.topLeft(), now)
 
 
 class WireBundle(_Bundle["WireItem"]):
@@ -135,13 +133,12 @@ class FarItem(QGraphicsItem):
         """The rectangles of all nodes by the colours of their categories, those with errors by theirs."""
         now = theme.current()
         found: Rects = defaultdict(list)
-        frames = [item for item in self._all_nodes.values() if item.inner is not None]
-        for item in frames:  # under all else
-            _map_frame(item, QPointF(), found, now)
-        for item in self._all_nodes.values():
-            if item.inner is None:
-                color = now.error if item.face.state == "error" else item.far_color(now)
-                found[color.rgba()].append(item.body)
+        framed = [item for item in self._all_nodes.values() if item.inner is not None]
+        plain = [item for item in self._all_nodes.values() if item.inner is None]
+        for item, at, inner in (*_looked_into(framed, INSIDE), *_looked_into(plain, 0)):  # frames under all else
+            color = now.line2 if inner is not None else item.far_color(now)
+            color = now.error if item.face.state == "error" else color
+            found[color.rgba()].append(item.body.translated(at))
         return found
 
     def boundingRect(self) -> QRectF:
@@ -196,15 +193,18 @@ def _bundled(items: Iterable[Any], before: list[B], kind: type[B]) -> list[B]:
     ]
 
 
-def _map_frame(item: NodeItem, at: QPointF, found: Rects, now: Theme) -> None:
-    """An unfolded block of a map, and what is in it."""
-    body, inner = item.body.translated(at), item.inner
-    if inner is None:
-        found[item.far_color(now).rgba()].append(body)
-        return
-    found[(now.error if item.face.state == "error" else now.line2).rgba()].append(body)
-    for other in inner.nodes.values():
-        _map_frame(other, body.topLeft(), found, now)
+def _looked_into(items: Iterable[NodeItem], most: int) -> Iterator[tuple[NodeItem, QPointF, InnerLook | None]]:
+    """Nodes, and those in unfolded blocks behind these, each with what its place is told from and what is seen inside.
+
+    Blocks in blocks multiply: when there are more than `most` nodes, further ones are not looked into.
+    """
+    waiting = [(item, QPointF()) for item in items]
+    for item, at in waiting:
+        inner = item.inner if len(waiting) < most else None
+        yield item, at, inner
+        if inner is not None:
+            corner = at + item.pos()
+            waiting += [(other, corner) for other in inner.nodes.values()]
 
 
 def _thin(color: int, width: int) -> QPen:
