@@ -289,7 +289,7 @@ def assert_only_what_is_expected(text: str) -> None:
         if isinstance(node, ast.Name):
             assert node.id in _NAMES_USED
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and not node.value.startswith("Maps "):
-            assert node.value.isidentifier() or node.value.isdecimal()
+            assert node.value.replace("-", "_").isidentifier() or node.value.isdecimal()
 
 
 CANARIES = (

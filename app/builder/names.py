@@ -91,7 +91,7 @@ def path_parts(name: str) -> tuple[str, ...]:
     if not len(parts) <= DEEPEST_PATH or not all(_WORD.fullmatch(part) for part in parts):
         return (identifier(name),)
     if len(parts) == 1 and not _exact(parts[0]):
-        return (identifier(name),)
+        return (_part(parts[0]) if parts[0].strip("_") else identifier(name),)
     return tuple(map(_part, parts))
 
 
@@ -139,7 +139,7 @@ class Paths:
         """The free path nearest to a name."""
         parts = path_parts(name)
         if len(parts) == 1:
-            return self._top.take(parts[0]) if _exact(parts[0]) else self._top.names.take(name)
+            return self._top.take(parts[0]) if _exact(parts[0]) else self._top.names.take_word(parts[0])
         level, path = self._top, []
         for i, part in enumerate(parts[:-1]):
             if part not in level.inner:
