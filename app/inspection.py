@@ -41,14 +41,14 @@ def capture_batch(
     StartError for start weights that cannot be used.
     """
     from app.autograd.capture import capture_source
-    from app.data.sources import SOURCES
-    from app.training.metrics import make_targets
+    from app.training.metrics import Task
     from app.training.start import initial_weights
 
     if weights is None and job.training.start is not None:
         weights = partial(initial_weights, job.source, job.training.seed, job.training.start)
-    inputs, ids = _dataset(job.data, job.data_root).batch(batch)
-    targets = make_targets(job.training.loss.name, ids, len(SOURCES[job.data.source].classes))
+    data = _dataset(job.data, job.data_root)
+    inputs, ids = data.batch(batch)
+    targets = Task(job.training.loss.name, len(data.info.classes), data.info.task).targets(ids)
     return capture_source(
         job.source,
         inputs,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from app.data.config import DataConfig
+from app.frozen import FrozenMap
 from app.sheet_file import Text, decoded, encoded
 from app.training.config import Choice, Group, Schedule, StartWeights, TrainingConfig
 
@@ -26,6 +27,10 @@ class DataRecord(msgspec.Struct, forbid_unknown_fields=True):
     split_seed: Seed = 0
     shuffle: bool = True
     drop_last: bool = False
+    test_fraction: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
+    class_weights: bool = False
+    path: Path = ""
+    options: dict[str, Any] = {}
 
 
 class ChoiceRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -99,12 +104,13 @@ _ALWAYS = {"source", "validation_fraction", "split_seed", "epochs", "batch_size"
 
 def data_record(config: DataConfig) -> dict[str, Any]:
     """Plain data of a DataConfig."""
-    return _told(config, {})
+    return _told(config, {"options": encoded(config.options)} if config.options else {})
 
 
 def data_from(record: DataRecord) -> DataConfig:
-    """The value of a record."""
-    return DataConfig(**{field.name: getattr(record, field.name) for field in fields(DataConfig)})
+    """The value of a record. Raises ProjectFileError for an option that is no value."""
+    values = {field.name: getattr(record, field.name) for field in fields(DataConfig)}
+    return DataConfig(**values | {"options": decoded(record.options, "$.data.options")})
 
 
 def training_record(config: TrainingConfig) -> dict[str, Any]:
@@ -148,7 +154,7 @@ def _told(config: Any, own: dict[str, Any]) -> dict[str, Any]:
         value = getattr(config, field.name)
         if field.name in own:
             found[field.name] = own[field.name]
-        elif field.name in _ALWAYS or value != field.default:
+        elif field.name in _ALWAYS or value != (field.default if field.default is not MISSING else FrozenMap()):
             found[field.name] = list(value) if isinstance(value, tuple) else value
     return found
 

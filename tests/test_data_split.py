@@ -5,26 +5,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.data.config import DataConfig
+from app.data.counts import held_out
 from app.data.sources import DIGITS, SOURCES, DataError, UnknownSource, load
 
 labels_lists = st.lists(st.integers(0, 4), min_size=1, max_size=120)
 fractions = st.floats(0, 0.99)
 
 
-@given(labels_lists, fractions, st.integers(0, 2**31))
-def test_every_sample_is_on_one_side_and_every_class_in_its_share(labels, fraction, seed):
+@given(labels_lists, fractions, fractions, st.integers(0, 2**31))
+def test_every_sample_is_in_one_part_and_every_class_in_its_share(labels, validation, test, seed):
     import torch
 
     from app.data.splits import stratified_split
 
     labels = torch.tensor(labels)
-    train, held_out = stratified_split(labels, fraction, seed)
-    assert sorted([*train.tolist(), *held_out.tolist()]) == list(range(len(labels)))
+    parts = stratified_split(labels, validation, test, seed)
+    assert sorted(number for part in parts for number in part.tolist()) == list(range(len(labels)))
     for label in labels.unique():
         members = int((labels == label).sum())
-        assert int((labels[held_out] == label).sum()) == round(members * fraction)
-    again = stratified_split(labels, fraction, seed)
-    assert torch.equal(again[0], train) and torch.equal(again[1], held_out)
+        counted = held_out(members, validation, test)
+        assert tuple(int((labels[part] == label).sum()) for part in parts[1:]) == counted
+    again = stratified_split(labels, validation, test, seed)
+    assert all(torch.equal(a, b) for a, b in zip(again, parts, strict=True))
 
 
 def test_the_digits_are_what_their_description_says():

@@ -122,12 +122,21 @@ OTHER_RUN = TrainingConfig(
 )
 
 
+OTHER_DATA = DataConfig(
+    "made.moons", 0.3, 5, shuffle=False, drop_last=True, test_fraction=0.1, class_weights=True, path="a/b.csv",
+    options=FrozenMap(noise=0.3),
+)  # fmt: skip
+
+
 def test_every_knob_of_a_run_comes_back() -> None:
     # What needs a file of its own, or is set in the project above.
     elsewhere = {"epochs", "batch_size", "seed", "device", "optimizer", "loss", "start"}
     changed = {field.name for field in fields(TrainingConfig) if getattr(OTHER_RUN, field.name) != field.default}
     assert changed | elsewhere == {field.name for field in fields(TrainingConfig)}
-    project = Project(training=OTHER_RUN, data=DataConfig(shuffle=False, drop_last=True))
+    names, plain = {field.name for field in fields(DataConfig)}, DataConfig()
+    told = {name for name in names if getattr(OTHER_DATA, name) != getattr(plain, name)}
+    assert told == names
+    project = Project(training=OTHER_RUN, data=OTHER_DATA)
     assert loads(dumps(project)) == project
     plain = json.loads(dumps(Project()))
     assert plain["training"].keys() == {*elsewhere} - {"start"}, "what is the default stays out of the file"

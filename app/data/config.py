@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.frozen import FrozenMap
 
 
 @dataclass(frozen=True)
 class DataConfig:
     """`source` is a key of `app.data.sources.SOURCES`; the split is seeded and stratified by class.
 
-    `shuffle` draws a new order for every epoch; `drop_last` leaves out a last batch that is not full.
-
-    `validation_fraction` is the share of samples held out for sources that come without a split of their own.
+    `validation_fraction` and `test_fraction` are the shares of samples held out to validate and to test with; of a
+    source that its authors split, `test_fraction` is the share of the part held out by them that is kept for the test.
+    `shuffle` draws a new order for every epoch; `drop_last` leaves out a last batch that is not full. With
+    `class_weights` the loss weighs rare classes as much as common ones. `options` are the source's own, those that
+    differ from its defaults; `path` is the file or folder of a source that reads one.
     """
 
     source: str = "sklearn.digits"
@@ -19,3 +24,7 @@ class DataConfig:
     split_seed: int = 0
     shuffle: bool = True
     drop_last: bool = False
+    test_fraction: float = 0.0
+    class_weights: bool = False
+    path: str = ""
+    options: FrozenMap[str, Any] = field(default_factory=FrozenMap)

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from app.data.config import DataConfig
-from app.data.sources import DIGITS, MNIST
-
-# Samples of each class, for data that are split by class: a share of each is held out.
-_PER_CLASS: dict[str, tuple[int, ...]] = {DIGITS: (178, 182, 177, 183, 181, 182, 181, 179, 174, 180)}
-# Training samples of data that their authors split.
-_TRAINING: dict[str, int] = {MNIST: 60_000}
+from app.data.sources import DataError, spec_of
+from app.data.spec import SourceSpec
 
 
-def training_count(config: DataConfig) -> int | None:
-    """Training samples that `app.data.sources.load` would give, None if the source is not known here."""
-    if config.source in _PER_CLASS:
-        return sum(count - round(count * config.validation_fraction) for count in _PER_CLASS[config.source])
-    return _TRAINING.get(config.source)
+def training_count(config: DataConfig, spec: SourceSpec | None = None) -> int | None:
+    """Training samples that `app.data.sources.load` would give, None if that is not known before they are read."""
+    try:
+        spec = spec or spec_of(config)
+    except DataError:
+        return None
+    if not spec.per_class:
+        return None
+    if spec.own_split:
+        return sum(spec.per_class)
+    shares = (config.validation_fraction, config.test_fraction)
+    return sum(count - sum(held_out(count, *shares)) for count in spec.per_class)
+
+
+def held_out(count: int, validation: float, test: float) -> tuple[int, int]:
+    """Of the samples of a class, how many are held out to validate and to test with."""
+    first = min(round(count * validation), count)
+    return first, min(round(count * test), count - first)

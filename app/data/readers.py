@@ -19,6 +19,28 @@ def read_digits() -> tuple[Tensor, Tensor]:
     return images, torch.from_numpy(digits.target).to(torch.int64)
 
 
+def read_table(name: str) -> tuple[Tensor, Tensor]:
+    """A table of scikit-learn's, such as "iris": values (N, columns) and class ids (N,)."""
+    from sklearn import datasets
+
+    table = getattr(datasets, f"load_{name}")()
+    return torch.from_numpy(table.data).to(torch.float32), torch.from_numpy(table.target).to(torch.int64)
+
+
+def make_points(name: str, count: int, noise: float, seed: int, **options: float) -> tuple[Tensor, Tensor]:
+    """Points (N, 2) of two classes (N,), made by scikit-learn: `name` is "moons" or "circles"."""
+    from sklearn import datasets
+
+    points, ids = getattr(datasets, f"make_{name}")(count, noise=noise, random_state=seed, **options)
+    return torch.from_numpy(points).to(torch.float32), torch.from_numpy(ids).to(torch.int64)
+
+
+def make_noise(shape: tuple[int, ...], classes: int, count: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Samples (N, *shape) of noise and class ids (N,): there is nothing to learn in them."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(count, *shape, generator=generator), torch.arange(count) % classes
+
+
 def read_idx(path: Path) -> Tensor:
     """A file of MNIST's IDX format, unpacked, as a uint8 tensor of the shape that its header tells."""
     data = bytearray(path.read_bytes())

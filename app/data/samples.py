@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -16,20 +16,35 @@ class Samples(Protocol):
     def __len__(self) -> int: ...
 
     def batches(self, chunks: Iterable[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Inputs and labels of each chunk of sample numbers, which are int64 on the device of the samples."""
+        """Inputs and labels of each chunk of sample numbers, which are int64 on the device of the samples.
+
+        What is drawn at random is drawn from torch's global generator when a batch is asked for.
+        """
+        ...
+
+    def to(self, device: str) -> Samples:
+        """The same samples for another device."""
         ...
 
 
 @dataclass(frozen=True)
 class TensorSamples:
-    """Samples that lie on the device as they are: inputs (N, ...) and labels (N, ...)."""
+    """Samples that lie on the device as they are: inputs (N, ...) and labels (N, ...).
+
+    `ready` makes of the inputs of a batch what the net gets; None where they are that already.
+    """
 
     inputs: Tensor
     labels: Tensor
+    ready: Callable[[Tensor], Tensor] | None = None
 
     def __len__(self) -> int:
         return len(self.inputs)
 
     def batches(self, chunks: Iterable[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
         for chunk in chunks:
-            yield self.inputs[chunk], self.labels[chunk]
+            inputs = self.inputs[chunk]
+            yield (self.ready(inputs) if self.ready is not None else inputs), self.labels[chunk]
+
+    def to(self, device: str) -> TensorSamples:
+        return replace(self, inputs=self.inputs.to(device), labels=self.labels.to(device))

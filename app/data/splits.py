@@ -1,4 +1,4 @@
-"""Which samples are held out. The exported `train.py` carries `stratified_split` word for word.
+"""Which samples are held out. The exported `train.py` carries these functions word for word.
 
 torch is imported at the top because the text stands alone in that script: import this module lazily.
 """
@@ -7,17 +7,31 @@ import torch
 from torch import Tensor
 
 
-def stratified_split(labels: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Indices (training, validation): of every class, `fraction` is held out, chosen by `seed`.
+def stratified_split(labels: Tensor, validation: float, test: float, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Indices (training, validation, test): of every class, these shares are held out, chosen by `seed`.
 
-    `labels` holds class ids, shape (N,). Both answers are in ascending order.
+    `labels` holds class ids, shape (N,). The answers are in ascending order.
     """
     generator = torch.Generator().manual_seed(seed)
-    training, validation = [], []
+    parts: tuple[list[Tensor], list[Tensor], list[Tensor]] = ([], [], [])
     for label in labels.unique():
         members = (labels == label).nonzero().flatten()
         members = members[torch.randperm(len(members), generator=generator)]
-        held_out = round(len(members) * fraction)
-        validation.append(members[:held_out])
-        training.append(members[held_out:])
-    return torch.cat(training).sort().values, torch.cat(validation).sort().values
+        first = round(len(members) * validation)
+        second = first + round(len(members) * test)
+        for part, chosen in zip(parts, (members[second:], members[:first], members[first:second]), strict=True):
+            part.append(chosen)
+    training, validating, testing = (torch.cat(part).sort().values for part in parts)
+    return training, validating, testing
+
+
+def standardised(inputs: Tensor, training: Tensor) -> Tensor:
+    """Columns (N, C) less their mean and over their spread, both of the rows `training`; a constant one becomes 0."""
+    rows = inputs[training].double()
+    spread = rows.std(0, correction=0)
+    return ((inputs - rows.mean(0)) / torch.where(spread > 0, spread, 1.0)).float()
+
+
+def balanced_weights(counts: Tensor) -> Tensor:
+    """A weight for each class, (C,) float32, by how many samples there are of it: rare ones weigh as much together."""
+    return counts.sum() / (len(counts) * counts.clamp(min=1))

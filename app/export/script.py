@@ -7,15 +7,15 @@ the text through `repr`, after it has been checked.
 
 from __future__ import annotations
 
-import inspect
 import keyword
 from pathlib import Path
 from string import Template
 
-from app.data.sources import DIGITS, MNIST, SOURCES
+from app.data.sources import spec_of
+from app.export import script_data
 from app.export import script_steps as steps
+from app.export.script_text import quoted
 from app.export.weights import save_pt
-from app.training.choices import CLASS_IDS, LOSSES
 from app.training.job import Job, JobError, check_numbers
 from app.training.start import tensors
 
@@ -51,7 +51,7 @@ $readers
 
 
 def load_data($load_arguments) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Training and validation data: images (N, $shape) float32 and class ids (N,) int64, twice."""
+    """Training and validation data: $data_words, twice."""
 $load
 
 
@@ -65,19 +65,18 @@ def pick_device(name: str) -> torch.device:
 
 
 def evaluate(
-    model: nn.Module, loss_function: nn.Module, images: Tensor, labels: Tensor
+    model: nn.Module, loss_function: nn.Module, samples: Tensor, labels: Tensor
 ) -> tuple[float | None, float | None]:
     """Mean loss and accuracy in eval mode; None for both if there are no samples."""
-    if not len(images):
+    if not len(samples):
         return None, None
     model.eval()
-    total, correct = 0.0, 0
+    total$val_nothing
     with torch.inference_mode():
-        for batch in torch.arange(len(images), device=images.device).split(BATCH_SIZE):
+        for batch in torch.arange(len(samples), device=samples.device).split(BATCH_SIZE):
 $evaluated
-            total += loss.item() * len(batch)
-            correct += (output.argmax(1) == labels[batch]).sum().item()
-    return total / len(images), correct / len(images)
+            total += loss.item() * len(batch)$val_counted
+    return total / len(samples), $val_accuracy
 
 
 def say(event: str, **fields: object) -> None:
@@ -96,7 +95,7 @@ def main() -> None:
     args = parser.parse_args()
 
     device = pick_device(args.device)
-    images, labels, val_images, val_labels = (tensor.to(device) for tensor in load_data($load_values))
+    samples, labels, val_samples, val_labels = (tensor.to(device) for tensor in load_data($load_values))
 
 $seeds
     model = $class_name()$put
@@ -106,18 +105,17 @@ $made
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
     if args.json:
         run = {"device": str(device), "epochs": args.epochs, "batch_size": BATCH_SIZE, "seed": args.seed}
-        counts = {"parameters": parameters, "train_count": len(images), "validation_count": len(val_images)}
+        counts = {"parameters": parameters, "train_count": len(samples), "validation_count": len(val_samples)}
         say("started", **run, **counts)
 
 $before
     for epoch in range(1, args.epochs + 1):
         model.train()
-        total, seen, correct = 0.0, 0, torch.zeros((), dtype=torch.int64, device=device)
+        total, seen$nothing
 $order
         $numbered
 $step
-            correct += (output.argmax(1) == labels[batch]).sum()
-
+$counted
             step, seen = step + 1, seen + len(batch)
             value = loss.item()
             if not math.isfinite(value):
@@ -126,14 +124,14 @@ $step
             if args.json:
                 say("step", epoch=epoch, step=step, loss=value)$limits
 
-        train_loss, train_accuracy = total / seen, correct.item() / seen
-        val_loss, val_accuracy = evaluate($validated, loss_function, val_images, val_labels)$end_of_epoch
+        train_loss, train_accuracy = total / seen, $accuracy
+        val_loss, val_accuracy = evaluate($validated, loss_function, val_samples, val_labels)$end_of_epoch
         if args.json:
             train = {"train_loss": train_loss, "train_accuracy": train_accuracy}
             say("epoch", epoch=epoch, step=step, **train, val_loss=val_loss, val_accuracy=val_accuracy)
         else:
-            validation = "" if val_loss is None else f", validation {val_loss:.4f} ({val_accuracy:.2%})"
-            print(f"epoch {epoch}/{args.epochs}: training {train_loss:.4f} ({train_accuracy:.2%}){validation}")
+            validation = "" if val_loss is None else f", validation {val_loss:.4f}$val_share"
+            print(f"epoch {epoch}/{args.epochs}: training {train_loss:.4f}$share{validation}")
 $end_of_run
     args.out.mkdir(parents=True, exist_ok=True)
     torch.save({name: value.cpu() for name, value in $validated.state_dict().items()}, args.out / "weights.pt")
@@ -146,17 +144,6 @@ $end_of_run
 if __name__ == "__main__":
     main()
 ''')
-
-_LOAD_DIGITS = """\
-    images, labels = read_digits()
-    training, validation = stratified_split(labels, VALIDATION_FRACTION, SPLIT_SEED)
-    return images[training], labels[training], images[validation], labels[validation]"""
-
-_LOAD_MNIST = """\
-    if not (folder / "MNIST" / "raw").is_dir():
-        fetch = f"torchvision.datasets.MNIST({str(folder)!r}, download=True)"
-        raise SystemExit(f"MNIST is not in {folder}. Name its folder with --data, or fetch it: {fetch}")
-    return *read_mnist(folder, "train"), *read_mnist(folder, "t10k")"""
 
 
 def start_file(script: Path) -> Path:
@@ -187,27 +174,24 @@ def training_script(job: Job, model_module_name: str = "model", script: str = "t
         if not (name.isascii() and name.isidentifier()) or keyword.iskeyword(name):
             raise JobError(f"“{name}” is no name that Python can import.")
     training = job.training
-    spec = SOURCES[job.data.source]
-    classes = len(spec.classes)
+    spec = spec_of(job.data)
     words, option, put = _start_parts(training.start is not None, start_file(Path(script)).name)
-    data = _data_parts(job)
-    target = "labels[batch]"
-    if LOSSES.get(training.loss.name) != CLASS_IDS:
-        target = f"F.one_hot(labels[batch], {classes}).float()"
+    data, terms = script_data.data_parts(job, spec), script_data.terms(job, spec)
     parts = {
+        **script_data.accuracy(terms, spec),
         "seeds": steps.seeds(training),
-        "made": steps.made(training),
+        "made": steps.made(training, script_data.balance(job, spec)),
         "before": steps.before(training),
         "order": steps.order(training, job.data.shuffle, job.data.drop_last),
         "numbered": steps.numbered(training),
-        "step": steps.step(training, target, len(spec.shape) == 3),
+        "step": steps.step(training, terms),
         "limits": steps.limits(training),
         "validated": "average.module" if training.ema is not None else "model",
         "end_of_epoch": _after(steps.end_of_epoch(training)),
         "end_of_run": steps.end_of_run(training) + "\n" * bool(steps.end_of_run(training)),
-        "evaluated": steps.evaluated(training, target, len(spec.shape) == 3),
+        "evaluated": steps.evaluated(training, terms),
         "run_constants": steps.constants(training),
-        "torch_imports": steps.imports(training, target.startswith("F.")),
+        "torch_imports": steps.imports(training, terms.target.startswith("F.")),
     }
     own = [data["imports"], "import time\n" if training.max_minutes is not None else "", steps.typing_imports(training)]
     data["imports"] = "".join(sorted(filter(None, "".join(own).splitlines(keepends=True)), key=_by_module))
@@ -224,8 +208,7 @@ def training_script(job: Job, model_module_name: str = "model", script: str = "t
         epochs=repr(training.epochs),
         batch_size=repr(training.batch_size),
         seed=repr(training.seed),
-        device=_quoted(training.device),
-        shape=", ".join(map(str, spec.shape)),
+        device=quoted(training.device),
     )
 
 
@@ -248,52 +231,8 @@ def _start_parts(starts: bool, file: str) -> tuple[str, str, str]:
     model.load_state_dict({**model.state_dict(), **start})  # what is not among them stays as it was drawn
     model.to(device)"""
     option = (
-        f'parser.add_argument("--start", type=Path, default=Path(__file__).with_name({_quoted(file)}),'
+        f'parser.add_argument("--start", type=Path, default=Path(__file__).with_name({quoted(file)}),'
         ' help="the weights to start from")'
     )
     words = "\nIt starts from the weights in the file of --start, which lies beside it."
     return words, f"\n    {option}", put
-
-
-def _data_parts(job: Job) -> dict[str, str]:
-    """What differs between the data sources."""
-    from app.data import readers, splits
-
-    data = job.data
-    if data.source == DIGITS:
-        return {
-            "needs": "torch and scikit-learn",
-            "imports": "from pathlib import Path\n",
-            "constants": f"VALIDATION_FRACTION = {data.validation_fraction!r}\nSPLIT_SEED = {data.split_seed!r}",
-            "readers": _texts(readers.read_digits, splits.stratified_split),
-            "load": _LOAD_DIGITS,
-            "load_arguments": "",
-            "load_values": "",
-            "data_option": "",
-        }
-    assert data.source == MNIST
-    option = 'parser.add_argument("--data", type=Path, default=Path(DATA), help="folder that holds MNIST/raw")'
-    return {
-        "needs": "torch alone and the files of MNIST",
-        "imports": "import struct\nfrom pathlib import Path\n",
-        "constants": f"DATA = {_quoted(job.data_root or 'data')}",
-        "readers": _texts(readers.read_idx, readers.read_mnist),
-        "load": _LOAD_MNIST,
-        "load_arguments": "folder: Path",
-        "load_values": "args.data",
-        "data_option": f"\n    {option}",
-    }
-
-
-def _texts(*functions: object) -> str:
-    return "\n\n".join(inspect.getsource(function) for function in functions).rstrip()  # type: ignore[arg-type]
-
-
-def _quoted(text: str) -> str:
-    """A string literal in double quotes where that needs no escape, as a person would write it.
-
-    >>> print(_quoted("data"), _quoted('a"b'))
-    "data" 'a"b'
-    """
-    plain = text.isascii() and text.isprintable() and not set(text) & {'"', "\\"}
-    return f'"{text}"' if plain else repr(text)

@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
 from textwrap import indent
 
 from app.training.choices import CLOSURE, PLATEAU, loss_call, optimizer_call, schedule_call
 from app.training.config import TrainingConfig
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the lines say of a batch, as expressions of `batch`.
+
+    The inputs to learn from and those to validate with, what the loss compares with, the output as the loss takes it,
+    and how many are right ("" where there are no classes).
+    """
+
+    inputs: str = "samples[batch]"
+    validated: str = "samples[batch]"
+    target: str = "labels[batch]"
+    output: str = "output"
+    correct: str = "(output.argmax(1) == labels[batch]).sum()"
+    picture: bool = False
 
 
 def seeds(config: TrainingConfig) -> str:
@@ -22,14 +39,16 @@ def seeds(config: TrainingConfig) -> str:
     return _block(lines, 1)
 
 
-def made(config: TrainingConfig) -> str:
-    """Everything that takes part in a step, made once the model is on its device."""
+def made(config: TrainingConfig, balance: str = "") -> str:
+    """Everything that takes part in a step, made once the model is on its device. `balance` sets the loss's weights."""
     lines = []
     if config.channels_last:
         lines.append("model = model.to(memory_format=torch.channels_last)")
     if config.recompute:
         lines.append(f"recompute(model, {list(config.recompute)!r})")
     lines.append(f"loss_function = {loss_call(config.loss)}.to(device)")
+    if balance:
+        lines.append(balance)
     lines.append(f"optimizer = {optimizer_call(config.optimizer, _parameters(config))}")
     if config.schedule is not None:
         lines.append(f"schedule = {schedule_call(config.schedule)}")
@@ -51,20 +70,20 @@ def _parameters(config: TrainingConfig) -> str:
 
 def order(config: TrainingConfig, shuffle: bool, drop_last: bool) -> str:
     """The samples of each batch of an epoch."""
-    draw = "torch.randperm(len(images), generator=shuffle)" if shuffle else "torch.arange(len(images))"
+    draw = "torch.randperm(len(samples), generator=shuffle)" if shuffle else "torch.arange(len(samples))"
     lines = [f"batches = list({draw}.to(device).split(BATCH_SIZE))"]
     if config.one_batch:
-        lines = [f"{draw}  # drawn, and left", "batches = [torch.arange(min(len(images), BATCH_SIZE), device=device)]"]
+        lines = [f"{draw}  # drawn, and left", "batches = [torch.arange(min(len(samples), BATCH_SIZE), device=device)]"]
         lines = lines if shuffle else lines[1:]
     elif drop_last:
         lines += ["if len(batches) > 1 and len(batches[-1]) < BATCH_SIZE:", "    batches.pop()"]
     return _block(lines, 2)
 
 
-def step(config: TrainingConfig, target: str, picture: bool) -> str:
-    """One batch. `target` is what the loss compares with, as an expression of `batch`."""
+def step(config: TrainingConfig, terms: Terms) -> str:
+    """One batch."""
     lines = _with_closure if config.optimizer.name == CLOSURE else _plain
-    return _block(lines(config, target, picture), 3)
+    return _block(lines(config, terms), 3)
 
 
 def numbered(config: TrainingConfig) -> str:
@@ -73,18 +92,19 @@ def numbered(config: TrainingConfig) -> str:
     return "for number, batch in enumerate(batches, 1):" if many else "for batch in batches:"
 
 
-def _forward(config: TrainingConfig, target: str, picture: bool) -> list[str]:
-    inputs, lines = "images[batch]", []
+def _forward(config: TrainingConfig, terms: Terms) -> list[str]:
+    inputs, lines = terms.inputs, []
     if config.mixup:
         lines.append(f"inputs, others, share = mixed({inputs}, MIXUP)")
         inputs = "inputs"
     call = "forward" if config.compile else "model"
-    body = [f"output = {call}({last_channels(config, inputs, picture)})"]
+    body = [f"output = {call}({last_channels(config, inputs, terms.picture)})"]
+    target, out = terms.target, terms.output
     if config.mixup:
-        body.append(f"first, second = loss_function(output, {target}), loss_function(output, {target}[others])")
+        body.append(f"first, second = loss_function({out}, {target}), loss_function({out}, {target}[others])")
         body.append("loss = share * first + (1 - share) * second")
     else:
-        body.append(f"loss = loss_function(output, {target})")
+        body.append(f"loss = loss_function({out}, {target})")
     return lines + cast(config, body)
 
 
@@ -130,11 +150,11 @@ def _moved(config: TrainingConfig) -> list[str]:
     return lines
 
 
-def _plain(config: TrainingConfig, target: str, picture: bool) -> list[str]:
+def _plain(config: TrainingConfig, terms: Terms) -> list[str]:
     many = config.accumulate > 1
     zero = "optimizer.zero_grad(set_to_none=True)"
     lines = ["if not waiting:", f"    {zero}"] if many else [zero]
-    lines += [*_forward(config, target, picture), *_finite(config)]
+    lines += [*_forward(config, terms), *_finite(config)]
     part = "(loss / ACCUMULATE)" if many else "loss"
     scaled = config.amp == "float16"
     lines.append(f"scaler.scale({part.strip('()')}).backward()" if scaled else f"{part}.backward()")
@@ -149,8 +169,8 @@ def _plain(config: TrainingConfig, target: str, picture: bool) -> list[str]:
     return lines + [f"    {line}" for line in [*update, "waiting = 0"]]
 
 
-def _with_closure(config: TrainingConfig, target: str, picture: bool) -> list[str]:
-    body = ["optimizer.zero_grad(set_to_none=True)", *_forward(config, target, picture), "loss.backward()",
+def _with_closure(config: TrainingConfig, terms: Terms) -> list[str]:
+    body = ["optimizer.zero_grad(set_to_none=True)", *_forward(config, terms), "loss.backward()",
             *_clip(config), "told.append((output, loss.detach()))", "return loss"]  # fmt: skip
     return [
         "told: list[tuple[Tensor, Tensor]] = []",
@@ -164,11 +184,11 @@ def _with_closure(config: TrainingConfig, target: str, picture: bool) -> list[st
     ]
 
 
-def evaluated(config: TrainingConfig, target: str, picture: bool) -> str:
+def evaluated(config: TrainingConfig, terms: Terms) -> str:
     """Output and loss of a batch that nothing is learnt from."""
-    body = [f"output = model({last_channels(config, 'images[batch]', picture)})",
-            f"loss = loss_function(output, {target})"]  # fmt: skip
-    return _block([line.replace("device.type", "images.device.type") for line in cast(config, body)], 3)
+    body = [f"output = model({last_channels(config, terms.validated, terms.picture)})",
+            f"loss = loss_function({terms.output}, {terms.target})"]  # fmt: skip
+    return _block([line.replace("device.type", "samples.device.type") for line in cast(config, body)], 3)
 
 
 def imports(config: TrainingConfig, functional: bool) -> str:

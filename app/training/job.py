@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.data.config import DataConfig
-from app.data.sources import SOURCES
+from app.data.sources import SOURCES, DataError, check
+from app.data.spec import VALUES, DataInfo
 from app.source import Source
 from app.training.config import TrainingConfig
 
 AMP = ("", "bfloat16", "float16")
+WEIGHED = ("CrossEntropyLoss", "NLLLoss", "MultiMarginLoss")
 DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 
 
@@ -37,6 +39,7 @@ def check_numbers(job: Job) -> None:
     _at_least("batch_size", training.batch_size, 1)
     _at_least("seed", training.seed, 0, 2**63 - 1)
     check_data(job.data)
+    _check_loss(job)
     if not DEVICE.fullmatch(training.device):
         raise JobError(f"device is “{training.device}”; it must be auto, cpu, mps, cuda or cuda:0, cuda:1 ...")
     _check_steps(training)
@@ -45,11 +48,10 @@ def check_numbers(job: Job) -> None:
 def check_data(data: DataConfig) -> None:
     """Refuse what no data can be read with. Raises JobError."""
     _at_least("split_seed", data.split_seed, 0, 2**63 - 1)
-    fraction = data.validation_fraction
-    if not isinstance(fraction, int | float) or not 0 <= fraction < 1:
-        raise JobError(f"validation_fraction is {fraction!r}; it must be a number, at least 0 and below 1.")
-    if data.source not in SOURCES:
-        raise JobError(f"There is no data source “{data.source}”. Choose one of: {', '.join(SOURCES)}.")
+    try:
+        check(data)
+    except DataError as error:
+        raise JobError(str(error)) from error
 
 
 def _check_steps(training: TrainingConfig) -> None:
@@ -80,20 +82,30 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def check_input(job: Job) -> None:
+def _check_loss(job: Job) -> None:
+    """Whether the loss is one for the data."""
+    loss, spec = job.training.loss, SOURCES[job.data.source]
+    if job.data.class_weights and (spec.task == VALUES or loss.name not in WEIGHED or "weight" in loss.params):
+        raise JobError(
+            f"class_weights weighs the classes of {' or '.join(WEIGHED)} that has no weight of its own; "
+            f"the loss is {loss.name}. Choose another loss, or take the class weights away."
+        )
+
+
+def check_input(job: Job, data: DataInfo) -> None:
     """Refuse a net whose input is not what the data give. Raises JobError with both shapes."""
-    spec = SOURCES[job.data.source]
     inputs = job.source.inputs
     if not inputs:
         return
     if len(inputs) != 1:
         names = ", ".join(each.name for each in inputs)
-        raise JobError(f"The net has {len(inputs)} inputs ({names}), and {spec.label} gives one. Remove the others.")
+        raise JobError(f"The net has {len(inputs)} inputs ({names}), and {data.label} gives one. Remove the others.")
     (only,) = inputs
-    if only.shape != spec.shape or only.dtype != spec.dtype:
+    if only.shape != data.input_shape or only.dtype != data.dtype:
         raise JobError(
-            f"The input “{only.name}” is {_shape(only.shape)} {only.dtype}, and {spec.label} gives "
-            f"{_shape(spec.shape)} {spec.dtype}. Set the input's shape to {spec.shape} and its dtype to {spec.dtype}, "
+            f"The input “{only.name}” is {_shape(only.shape)} {only.dtype}, and {data.label} gives "
+            f"{_shape(data.input_shape)} {data.dtype}. Set the input's shape to {data.input_shape} and its dtype to "
+            f"{data.dtype}, "
             "or choose other data."
         )
 

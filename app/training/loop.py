@@ -114,7 +114,6 @@ class _Run:
         import torch
 
         check_numbers(self.job)
-        check_input(self.job)
         torch.set_num_threads(self.config.threads or threads or torch.get_num_threads())
         with ExitStack() as stack:
             stack.enter_context(switched(self.config))
@@ -143,7 +142,9 @@ class _Run:
         import torch
 
         training, device = self.config, resolved.id
-        data = load(self.job.data, self.job.data_root).to(device)
+        data = load(self.job.data, self.job.data_root)
+        check_input(self.job, data.info)
+        data = data.to(device)
         task = Task(training.loss.name, len(data.info.classes), data.info.task, data.info.labels_per_sample)
         with GENERATOR:
             torch.manual_seed(training.seed)
@@ -154,6 +155,8 @@ class _Run:
             if training.channels_last:
                 model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             self.stepper = Stepper(model, training, task, device)
+            if self.job.data.class_weights:
+                self._weigh_classes(data.info.class_counts, device)
         self._shuffle = torch.Generator().manual_seed(training.seed)
         self._sampler = GradientSampler(model)
         # On the CPU every number is there at once; elsewhere reading one waits for the device.
@@ -176,6 +179,14 @@ class _Run:
             data.info.validation_count,
             self.at.step,
         )
+
+    def _weigh_classes(self, counts: tuple[int, ...], device: str) -> None:
+        """Weigh rare classes in the loss as much as common ones."""
+        import torch
+
+        from app.data.splits import balanced_weights
+
+        self.stepper.loss.weight = balanced_weights(torch.tensor(counts)).to(device)
 
     @property
     def _now(self) -> Live:

@@ -1,0 +1,182 @@
+"""What is known of a source of data, and what was read of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.data.samples import Samples, TensorSamples
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+CLASSES, VALUES, TOKENS = "classes", "values", "tokens"
+
+
+class DataError(Exception):
+    """Data that cannot be used; the text says which, why and what to do."""
+
+
+class NotDownloaded(DataError):
+    """The files are not in the folder, and nothing is fetched unless somebody asks for it."""
+
+    def __init__(self, spec: SourceSpec, folder: Path) -> None:
+        self.spec, self.folder = spec, folder
+        super().__init__(
+            f"{spec.label} is not in {folder}. It is a download of {spec.megabytes:.1f} MB from {spec.host}, "
+            "and nothing is downloaded unless you ask for it."
+        )
+
+
+@dataclass(frozen=True)
+class Option:
+    """One field of a source's own; the fields are those of the layer catalog's parameters.
+
+    A "literal" is a tuple of whole numbers, a "names" a tuple of texts.
+    """
+
+    name: str
+    kind: str
+    default: Any
+    required: bool = False
+    choices: tuple[Any, ...] = ()
+    auto: bool = False
+    count: int = 0
+    optional: bool = False
+    minimum: float | None = None
+    maximum: float | None = None
+    doc: str = ""
+
+    def refusal(self, value: Any) -> str:
+        """What is wrong with a value, "" if nothing."""
+        if self.kind in ("literal", "names"):
+            wanted = int if self.kind == "literal" else str
+            if isinstance(value, tuple) and all(type(one) is wanted for one in value):
+                return "" if self.kind == "names" or all(one > 0 for one in value) else "its numbers must be above 0"
+            return f"it must be a tuple of {'whole numbers' if wanted is int else 'names'}"
+        if self.kind == "choice":
+            return "" if value in self.choices else f"it must be one of {', '.join(map(repr, self.choices))}"
+        kinds = {"int": int, "float": (int, float), "bool": bool, "str": str}[self.kind]
+        if not isinstance(value, kinds) or (isinstance(value, bool) and self.kind != "bool"):  # type: ignore[arg-type]
+            words = {"int": "a whole number", "float": "a number", "bool": "True or False", "str": "a text"}
+            return f"it must be {words[self.kind]}"
+        if self.minimum is not None and not value >= self.minimum:
+            return f"it must be at least {self.minimum:g}"
+        if self.maximum is not None and not value <= self.maximum:
+            return f"it must be at most {self.maximum:g}"
+        return ""
+
+
+@dataclass(frozen=True)
+class SourceSpec:
+    """What is known of a source without reading it, or once it was read.
+
+    `shape` is one sample, without the batch. `per_class` counts the samples of each class that are split into training,
+    validation and test; for data without classes it is their one count. `own_split` means that its authors chose
+    `held_out` samples for others to validate with, so that `DataConfig.validation_fraction` is not used.
+    `download_bytes` is 0 for data that need no download. `task` is "classes", "values" or "tokens", see
+    `app.training.metrics.Task`; `label_shape` is the label of one sample. `picks` is "file" or "folder" for a source
+    that reads one of the person's; until it is read its `shape` and `per_class` are empty. `columns` names the values
+    of a table. `sized` works out what the options decide.
+    """
+
+    key: str
+    label: str
+    summary: str
+    shape: tuple[int, ...] = ()
+    classes: tuple[str, ...] = ()
+    per_class: tuple[int, ...] = ()
+    dtype: str = "float32"
+    own_split: bool = False
+    held_out: int = 0
+    download_bytes: int = 0
+    host: str = ""
+    task: str = CLASSES
+    label_shape: tuple[int, ...] = ()
+    picks: str = ""
+    columns: tuple[str, ...] = ()
+    options: tuple[Option, ...] = ()
+    sized: Callable[[SourceSpec, Mapping[str, Any]], SourceSpec] | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def megabytes(self) -> float:
+        return self.download_bytes / 1e6
+
+    @property
+    def count(self) -> int:
+        """All samples."""
+        return sum(self.per_class) + self.held_out
+
+
+@dataclass(frozen=True)
+class DataInfo:
+    """What was read: shapes without the batch, torch's name of the dtype, counts of samples.
+
+    `class_counts` are the training samples (or tokens) of each class, empty for values.
+    """
+
+    source: str
+    label: str
+    input_shape: tuple[int, ...]
+    dtype: str
+    classes: tuple[str, ...]
+    train_count: int
+    validation_count: int
+    task: str = CLASSES
+    labels_per_sample: int = 1
+    test_count: int = 0
+    class_counts: tuple[int, ...] = ()
+    label_shape: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """The samples of a run: those it learns from, those it validates with, and those kept for a test."""
+
+    train: Samples
+    val: Samples
+    test: Samples
+    info: DataInfo
+
+    def to(self, device: str) -> Dataset:
+        """The same data for another device; nothing is copied if they are there already."""
+        return Dataset(self.train.to(device), self.val.to(device), self.test.to(device), self.info)
+
+    def batch(self, size: int) -> tuple[Tensor, Tensor]:
+        """The first `size` training samples and their labels as a step gets them, for looking inside.
+
+        What is drawn for them leaves no trace in the generators.
+        """
+        import torch
+
+        from app.rng import borrowed
+
+        with borrowed():
+            return next(self.train.batches([torch.arange(min(size, len(self.train)))]))
+
+    # Of data that lie on the device as they are.
+
+    @property
+    def train_inputs(self) -> Tensor:
+        return _tensors(self.train).inputs
+
+    @property
+    def train_labels(self) -> Tensor:
+        return _tensors(self.train).labels
+
+    @property
+    def val_inputs(self) -> Tensor:
+        return _tensors(self.val).inputs
+
+    @property
+    def val_labels(self) -> Tensor:
+        return _tensors(self.val).labels
+
+
+def _tensors(samples: Samples) -> TensorSamples:
+    assert isinstance(samples, TensorSamples)
+    return samples

@@ -1,0 +1,200 @@
+"""How an exported script reads and splits its data, and what it makes of a batch, as `app.data.loaders` does."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from app.data.config import DataConfig
+from app.data.known import DIGITS, MNIST
+from app.data.sources import options_of
+from app.data.spec import CLASSES, TOKENS, VALUES, SourceSpec
+from app.export.script_steps import Terms
+from app.export.script_text import quoted
+from app.training.choices import CLASS_IDS, LOSSES
+from app.training.job import Job
+
+
+@dataclass
+class Reading:
+    """How the samples come in: `call` is an expression that gives inputs and labels of all samples.
+
+    For data that their authors split it gives those to learn from, and `held_out` the others. `missing` are lines for
+    files that are not there, `functions` are carried word for word, `imports` are those of the standard library, and
+    `needs` is said in words. `folder` is where the data are, "" for those that are nowhere.
+    """
+
+    call: str
+    functions: tuple[Callable[..., Any], ...]
+    needs: str = "torch"
+    imports: tuple[str, ...] = ()
+    folder: str = ""
+    missing: tuple[str, ...] = ()
+    held_out: str = ""
+
+
+def data_parts(job: Job, spec: SourceSpec) -> dict[str, str]:
+    """The parts of the script's text that differ between data."""
+    from app.data import splits
+
+    data, options = job.data, options_of(job.data)
+    reading = _READINGS[spec.key](options, job)
+    functions = list(reading.functions)
+    if not spec.own_split or data.test_fraction:
+        functions.append(splits.stratified_split)
+    if options.get("standardise"):
+        functions.append(splits.standardised)
+    if data.class_weights:
+        functions.append(splits.balanced_weights)
+    load = _authors_lines(data, reading) if spec.own_split else _split_lines(spec, options, reading)
+    option = 'parser.add_argument("--data", type=Path, default=Path(DATA), help="where the data are")'
+    return {
+        "needs": reading.needs,
+        "imports": "".join(f"{line}\n" for line in ("from pathlib import Path", *reading.imports)),
+        "constants": "\n".join(_constants(data, spec, reading)),
+        "readers": "\n\n".join(inspect.getsource(function) for function in functions).rstrip(),
+        "load": "\n".join(f"    {line}" for line in load),
+        "load_arguments": "path: Path" if reading.folder else "",
+        "load_values": "args.data" if reading.folder else "",
+        "data_option": f"\n    {option}" if reading.folder else "",
+        "data_words": _words(spec),
+    }
+
+
+def _constants(data: DataConfig, spec: SourceSpec, reading: Reading) -> list[str]:
+    lines = [f"DATA = {quoted(reading.folder)}"] if reading.folder else []
+    if not spec.own_split:
+        lines.append(f"VALIDATION_FRACTION = {data.validation_fraction!r}")
+    if not spec.own_split or data.test_fraction:
+        lines += [f"TEST_FRACTION = {data.test_fraction!r}", f"SPLIT_SEED = {data.split_seed!r}"]
+    return lines
+
+
+def _split_lines(spec: SourceSpec, options: Mapping[str, Any], reading: Reading) -> list[str]:
+    ids = "labels" if spec.task == CLASSES else "torch.zeros(len(labels))"
+    lines = [
+        *reading.missing,
+        f"samples, labels = {reading.call}",
+        f"training, validation, _ = stratified_split({ids}, VALIDATION_FRACTION, TEST_FRACTION, SPLIT_SEED)",
+    ]
+    if options.get("standardise"):
+        lines.append("samples = standardised(samples, training)")
+    return [*lines, "return samples[training], labels[training], samples[validation], labels[validation]"]
+
+
+def _authors_lines(data: DataConfig, reading: Reading) -> list[str]:
+    training, held_out = reading.call, reading.held_out
+    if not data.test_fraction:
+        return [*reading.missing, f"return *{training}, *{held_out}"]
+    return [
+        *reading.missing,
+        f"samples, labels = {held_out}",
+        "validation, _, _ = stratified_split(labels, 0.0, TEST_FRACTION, SPLIT_SEED)  # the rest is kept for a test",
+        f"return *{training}, samples[validation], labels[validation]",
+    ]
+
+
+def _words(spec: SourceSpec) -> str:
+    shape = f"(N, {', '.join(map(str, spec.shape))})"
+    labels = "".join(f", {size}" for size in spec.label_shape) or ","
+    what = "values to predict" if spec.task == VALUES else "class ids"
+    return f"samples {shape} and {what} (N{labels}){'' if spec.task == VALUES else ' int64'}"
+
+
+def terms(job: Job, spec: SourceSpec) -> Terms:
+    """What the lines of a step say of a batch of these data."""
+    ids = LOSSES.get(job.training.loss.name) == CLASS_IDS
+    target, output = "labels[batch]", "output"
+    if spec.task != VALUES and not ids:
+        target = f"F.one_hot(labels[batch], {len(spec.classes)}).float()"
+    if spec.task == TOKENS and ids:
+        output = "output.transpose(1, -1)"
+    axis = {CLASSES: "1", TOKENS: "-1", VALUES: ""}[spec.task]
+    correct = f"(output.argmax({axis}) == labels[batch]).sum()" if axis else ""
+    return Terms(target=target, output=output, correct=correct, picture=len(spec.shape) == 3)
+
+
+def balance(job: Job, spec: SourceSpec) -> str:
+    """The line that weighs rare classes as much as common ones in the loss, "" if that is not asked for."""
+    if not job.data.class_weights:
+        return ""
+    counts = f"torch.bincount(labels.flatten(), minlength={len(spec.classes)})"
+    return f"loss_function.weight = balanced_weights({counts})"
+
+
+def accuracy(terms: Terms, spec: SourceSpec) -> dict[str, str]:
+    """How the script counts what is right, if there are classes."""
+    each = " * labels.shape[1]" if spec.task == TOKENS else ""
+    share = each and f"({{}}{each})"
+    if not terms.correct:
+        return {"counted": "", "nothing": " = 0.0, 0", "accuracy": "None", "share": "", "val_share": "",
+                "val_counted": "", "val_nothing": " = 0.0", "val_accuracy": "None"}  # fmt: skip
+    return {
+        "counted": f"            correct += {terms.correct}\n",
+        "nothing": ", correct = 0.0, 0, torch.zeros((), dtype=torch.int64, device=device)",
+        "accuracy": f"correct.item() / {share.format('seen') or 'seen'}",
+        "share": " ({train_accuracy:.2%})",
+        "val_counted": f"\n            correct += {terms.correct}.item()",
+        "val_nothing": ", correct = 0.0, 0",
+        "val_accuracy": f"correct / {share.format('len(samples)') or 'len(samples)'}",
+        "val_share": " ({val_accuracy:.2%})",
+    }
+
+
+# --- The sources
+
+
+def _call(name: str, *values: Any, **named: Any) -> str:
+    """A call as text; what a project says enters it through `repr`, once it has been checked."""
+    written = [quoted(value) if isinstance(value, str) else repr(value) for value in values]
+    return f"{name}({', '.join([*written, *(f'{key}={value!r}' for key, value in named.items())])})"
+
+
+def _sklearn(name: str, options: Mapping[str, Any], job: Job) -> Reading:
+    from app.data import readers
+
+    return Reading(_call("read_table", name), (readers.read_table,), "torch and scikit-learn")
+
+
+def _points(name: str, options: Mapping[str, Any], job: Job) -> Reading:
+    from app.data import readers
+
+    return Reading(_call("make_points", name, **options), (readers.make_points,), "torch and scikit-learn")
+
+
+def _digits(options: Mapping[str, Any], job: Job) -> Reading:
+    from app.data import readers
+
+    return Reading("read_digits()", (readers.read_digits,), "torch and scikit-learn")
+
+
+def _fake(options: Mapping[str, Any], job: Job) -> Reading:
+    from app.data import readers
+
+    return Reading(_call("make_noise", **options), (readers.make_noise,))
+
+
+def _mnist(options: Mapping[str, Any], job: Job) -> Reading:
+    from app.data import readers
+
+    missing = (
+        'if not (path / "MNIST" / "raw").is_dir():',
+        '    fetch = f"torchvision.datasets.MNIST({str(path)!r}, download=True)"',
+        '    raise SystemExit(f"MNIST is not in {path}. Name its folder with --data, or fetch it: {fetch}")',
+    )
+    return Reading(
+        'read_mnist(path, "train")', (readers.read_idx, readers.read_mnist), "torch alone and the files of MNIST",
+        ("import struct",), job.data_root or "data", missing, 'read_mnist(path, "t10k")',
+    )  # fmt: skip
+
+
+_READINGS: dict[str, Callable[[Mapping[str, Any], Job], Reading]] = {
+    DIGITS: _digits,
+    **{f"sklearn.{name}": partial(_sklearn, name) for name in ("iris", "wine", "breast_cancer")},
+    **{f"made.{name}": partial(_points, name) for name in ("moons", "circles")},
+    "made.fake": _fake,
+    MNIST: _mnist,
+}
