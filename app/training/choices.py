@@ -10,11 +10,12 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from app.frozen import FrozenMap
+from app.training.argument_docs import argument_docs
 from app.training.config import Choice, Schedule
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ PLATEAU = "ReduceLROnPlateau"
 _LEFT_OUT = {"self", "params", "size_average", "reduce", "capturable", "differentiable", "optimizer", "last_epoch",
              "scale_fn"}  # fmt: skip
 _TENSORS = {"weight", "pos_weight"}
+_NOT_OF_GROUPS = {"initial_accumulator_value", "ns_steps", "ns_coefficients"}
 CLOSURE = "LBFGS"
 WARMUP_FROM = 0.01  # of the rate
 NO_WARMUP = {PLATEAU: ", for it waits for the validation loss", "OneCycleLR": ", for it begins with one of its own",
@@ -111,6 +113,20 @@ def optimizer_params(name: str) -> tuple[Param, ...]:
     """The fields of an optimizer of `OPTIMIZERS`. Imports torch. Raises ChoiceError for another name."""
     _known("optimizer", name, OPTIMIZERS)
     return _params(f"torch.optim.{name}")
+
+
+def group_params(choice: Choice) -> tuple[Param, ...]:
+    """The numbers that a group of parameters can have of its own; their defaults are the optimizer's values.
+
+    Raises ChoiceError for an optimizer that takes no groups.
+    """
+    if choice.name == CLOSURE:
+        raise ChoiceError(f"{CLOSURE} takes no groups: it steps all parameters along one line.")
+    return tuple(
+        replace(param, default=choice.params.get(param.name, param.default))
+        for param in optimizer_params(choice.name)
+        if param.kind in ("int", "float", "literal") and param.name not in _NOT_OF_GROUPS
+    )
 
 
 def scheduler_params(name: str) -> tuple[Param, ...]:
@@ -174,6 +190,15 @@ def check_optimizer(choice: Choice) -> None:
     """Make the optimizer over one number and take a step with it. Raises ChoiceError."""
     optimizer, closure = _tried(choice)
     _build(choice, lambda: optimizer.step(closure))
+
+
+def check_group(choice: Choice, options: FrozenMap[str, Any]) -> None:
+    """Make the optimizer with the options of a group as if they were for all. Raises ChoiceError."""
+    fields = {param.name for param in group_params(choice)}
+    for name in options:
+        if name not in fields:
+            raise ChoiceError(f"A group of {choice.name} has no {name}. It has: {', '.join(sorted(fields))}.", name)
+    check_optimizer(Choice(choice.name, FrozenMap({**choice.params, **options})))
 
 
 def check_schedule(schedule: Schedule, optimizer: Choice) -> None:
@@ -315,7 +340,7 @@ def _wanted(param: Param) -> str:
 def _params(target: str) -> tuple[Param, ...]:
     name = target.rpartition(".")[2]
     cls = _class_of(name)
-    docs = _argument_docs(inspect.getdoc(cls) or "")
+    docs = argument_docs(inspect.getdoc(cls) or "")
     signature = inspect.signature(cls)
     return tuple(
         _param(name, field, parameter, docs.get(field, ""))
@@ -348,31 +373,3 @@ def _param(owner: str, name: str, parameter: inspect.Parameter, doc: str) -> Par
     else:
         kind = "int"
     return Param(name, kind, default, required, choices, count=count, optional=optional, doc=doc)
-
-
-def _argument_docs(doc: str) -> dict[str, str]:
-    """The descriptions under `Args:` of one of torch's docstrings, by argument, as one line of plain text each.
-
-    >>> _argument_docs("Args:\\n    lr (float, optional): learning\\n        rate (default: 1e-3)\\n    d: clip\\n\\nX")
-    {'lr': 'learning rate (default: 1e-3)', 'd': 'clip'}
-    """
-    found: dict[str, str] = {}
-    _, _, rest = doc.partition("Args:\n")
-    margin = len(rest) - len(rest.lstrip(" "))
-    current = None
-    for line in rest.splitlines():
-        if line.strip() and len(line) - len(line.lstrip()) < max(margin, 1):
-            break
-        match = re.match(rf" {{{margin}}}(\w+)\s*(?:\(.*?\))?\s*:\s*(.*)", line)
-        if match:
-            current = match[1]
-            found[current] = match[2]
-        elif current and line.strip():
-            found[current] += f" {line.strip()}"
-    return {name: _plain(text) for name, text in found.items()}
-
-
-def _plain(text: str) -> str:
-    """Without the marks of reStructuredText."""
-    text = re.sub(r":\w+:`(.*?)(?:\s*<.*?>)?`", r"\1", text)
-    return re.sub(r"`+(.*?)(?:\s*<.*?>)?`+_?", r"\1", text).strip()

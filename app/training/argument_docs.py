@@ -1,0 +1,33 @@
+"""What a docstring of torch says of the arguments."""
+
+from __future__ import annotations
+
+import re
+
+
+def argument_docs(doc: str) -> dict[str, str]:
+    """The descriptions under `Args:` of one of torch's docstrings, by argument, as one line of plain text each.
+
+    >>> argument_docs("Args:\\n    lr (float, optional): learning\\n        rate (default: 1e-3)\\n    d: clip\\n\\nX")
+    {'lr': 'learning rate (default: 1e-3)', 'd': 'clip'}
+    """
+    found: dict[str, str] = {}
+    _, _, rest = doc.partition("Args:\n")
+    margin = len(rest) - len(rest.lstrip(" "))
+    current = None
+    for line in rest.splitlines():
+        if line.strip() and len(line) - len(line.lstrip()) < max(margin, 1):
+            break
+        match = re.match(rf" {{{margin}}}(\w+)\s*(?:\(.*?\))?\s*:\s*(.*)", line)
+        if match:
+            current = match[1]
+            found[current] = match[2]
+        elif current and line.strip():
+            found[current] += f" {line.strip()}"
+    return {name: _plain(text) for name, text in found.items()}
+
+
+def _plain(text: str) -> str:
+    """Without the marks of reStructuredText."""
+    text = re.sub(r":\w+:`(.*?)(?:\s*<.*?>)?`", r"\1", text)
+    return re.sub(r"`+(.*?)(?:\s*<.*?>)?`+_?", r"\1", text).strip()
