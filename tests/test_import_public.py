@@ -87,7 +87,8 @@ class Picked(nn.Module):
         spread = torch.zeros_like(x).scatter(-1, chosen, best.softmax(-1))
         outer = torch.outer(x[0], x[1])
         far = torch.addcmul(x, x, spread, value=0.5).norm(dim=-1) + F.mse_loss(x, spread)
-        return self.table[:, self.places], spread, outer, far, torch.cumsum(x > 0, -1, dtype=torch.float64), torch.erf(x)
+        counts = torch.cumsum(x > 0, -1, dtype=torch.float64)
+        return self.table[:, self.places], spread, outer, far, counts, torch.erf(x)
 
 
 class Noisy(nn.Module):
@@ -95,8 +96,27 @@ class Noisy(nn.Module):
         return x + torch.randn_like(x) * torch.rand_like(x)
 
 
+class Changed(nn.Module):
+    """Parts of a tensor changed in place, read where the whole is; swin's second version does so to its biases."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.randn(6))
+
+    def forward(self, x):
+        bias = self.bias.clone()
+        bias[2:4].zero_()
+        first = x.clone()
+        same_one, part = first, first[:, 1]
+        part += 3.0
+        first[:, 2:][:, 0].mul_(2.0)
+        first[:, 4] *= 5.0
+        return same_one + bias, part
+
+
 @pytest.mark.parametrize(
-    ("make", "shape"), [(Norms, (3, 2, 6, 6)), (Sizes, (2, 4, 4)), (Picked, (3, 5)), (Noisy, (2, 3))],
+    ("make", "shape"),
+    [(Norms, (3, 2, 6, 6)), (Sizes, (2, 4, 4)), (Picked, (3, 5)), (Noisy, (2, 3)), (Changed, (2, 6))],
     ids=lambda value: getattr(value, "__name__", None),
 )  # fmt: skip
 def test_it_is_the_same_net(make: Callable[[], nn.Module], shape: tuple[int, ...]) -> None:

@@ -133,6 +133,7 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     torch.cumsum: _cumsum, F.hardsigmoid: _hardsigmoid,
 }  # fmt: skip
 _METHODS: dict[str, Callable[..., Any]] = {
+    "zero_": lambda x: torch.zeros_like(x), "fill_": lambda x, value: torch.full_like(x, value),
     "expand_as": _expand_as, "view_as": _view_as, "reshape_as": _reshape_as,
     **{name: functools.partial(_cast, dtype) for name, dtype in (
         ("bool", torch.bool), ("int", torch.int32), ("double", torch.float64), ("half", torch.float16))},

@@ -55,8 +55,37 @@ class ValueProxy(fx.Proxy):
         return Attribute(self, name)
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        tracer, now = self.tracer, self.tracer.latest(self.node)
+        if now.target is set_item and type(value) in PROXIES and now.args[1:] == (
+            tracer.create_arg(index), tracer.create_arg(value)
+        ):  # fmt: skip
+            return  # x[i] += y: the view was changed in place already, and x with it
+        self.changed(tracer.create_proxy("call_function", set_item, (self, index, value), {}))
+
+    def changed(self, made: ValueProxy) -> None:
+        """What was changed in place is read anew from now on, and so is what it is a part of."""
         tracer, old = self.tracer, self.tracer.latest(self.node)
-        tracer.became[old] = tracer.create_proxy("call_function", set_item, (self, index, value), {}).node
+        tracer.became[old] = made.node
+        whole = old.args[0] if old.target is operator.getitem else None
+        if isinstance(whole, fx.Node) and isinstance(tracer.values[whole], torch.Tensor):
+            tracer.proxy(whole)[old.args[1]] = made
+
+    def __iadd__(self, other: Any) -> Any:
+        return self._in_place(self + other)
+
+    def __isub__(self, other: Any) -> Any:
+        return self._in_place(self - other)
+
+    def __imul__(self, other: Any) -> Any:
+        return self._in_place(self * other)
+
+    def __itruediv__(self, other: Any) -> Any:
+        return self._in_place(self / other)
+
+    def _in_place(self, made: Any) -> Any:
+        if isinstance(self.known, torch.Tensor):
+            self.changed(made)
+        return made
 
     def __len__(self) -> int:
         return len(self.known)
@@ -87,7 +116,7 @@ class Attribute(ValueProxy):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         made = self.tracer.create_proxy("call_method", self.attr, (self.root, *args), kwargs)
         if self.attr.endswith("_") and not self.attr.endswith("__"):  # changed in place, and read anew from now on
-            self.tracer.became[self.tracer.latest(self.root.node)] = made.node
+            self.root.changed(made)
         return made
 
 
