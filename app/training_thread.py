@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from PySide6.QtCore import QObject, QThread, Signal
@@ -20,6 +21,7 @@ from app.training.job import Job
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from app.runs.recorder import Recorder
     from app.training.live import Live
 
 T = TypeVar("T")
@@ -28,7 +30,9 @@ _STATE_EVENTS = (Started, Paused, Resumed, Finished, Failed)
 
 
 class TrainingThread(QThread):
-    """One run; make a new one for the next. `start()` begins it.
+    """One run; make a new one for the next. `start()` begins it, from the checkpoint `resume` on if there is one.
+
+    A `recorder` keeps what it tells, and gives it a folder for its checkpoints.
 
     `state_changed` carries Started, Paused, Resumed, and at last Finished or Failed, which are in the ring too. Connect
     it to a bound method of a QObject, so that it arrives queued.
@@ -36,9 +40,17 @@ class TrainingThread(QThread):
 
     state_changed = Signal(object)
 
-    def __init__(self, job: Job, parent: QObject | None = None) -> None:
+    def __init__(
+        self,
+        job: Job,
+        parent: QObject | None = None,
+        *,
+        recorder: Recorder | None = None,
+        resume: Path | None = None,
+    ) -> None:
         super().__init__(parent)
         self.job = job
+        self._recorder, self._resume = recorder, resume
         self.control = Control()
         self._ring: Ring[Event] = Ring()
         # What the window's thread was given, unless torch is still on its way; then the default it comes with.
@@ -49,10 +61,19 @@ class TrainingThread(QThread):
     def run(self) -> None:
         from app.training.loop import train
 
-        for event in train(self.job, self.control, threads=self._threads):
-            self._ring.append(event)
-            if isinstance(event, _STATE_EVENTS):
-                self.state_changed.emit(event)
+        recorder, folder = self._recorder, None
+        if recorder is not None and not recorder.begin():
+            folder = recorder.checkpoints
+        try:
+            for event in train(self.job, self.control, threads=self._threads, folder=folder, resume=self._resume):
+                self._ring.append(event)
+                if recorder is not None and (problem := recorder.take(event)) is not None:
+                    self._ring.append(problem)
+                if isinstance(event, _STATE_EVENTS):
+                    self.state_changed.emit(event)
+        finally:
+            if recorder is not None:
+                recorder.close()
 
     def drain(self) -> list[Event]:
         """The events since the last call, oldest first."""

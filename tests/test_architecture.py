@@ -29,6 +29,7 @@ LEAVES = "atomic frozen source layer_files rng resources torchvision_import"
 PURE = """
     project project_file run_file sheet_file library trust own_layers preflight inspection examples builder data training
     telemetry autograd export drawing layout graphviz_export state_dicts start_weights weights_files
+    runs
 """
 
 # The only mutable truth, and what runs beside the window's thread.
@@ -69,6 +70,7 @@ ARROWS = {
     "autograd.drawing": "drawing",
     "training": "data telemetry",
     "telemetry": "",
+    "runs": "project project_file run_file data training weights_files",  # what is kept of a run, in its folder
     "data": "",
     "export": "data training",
     "layout": "drawing",

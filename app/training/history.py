@@ -38,6 +38,18 @@ class Columns:
         self._data[:, self._count] = [np.nan if value is None else value for value in row]
         self._count += 1
 
+    def extend(self, rows: Array) -> None:
+        """Add many rows at once, shape (columns, rows)."""
+        kept = self._data[:, : self._count]
+        self._data = np.concatenate([kept, rows, np.empty((len(self.names), 256))], axis=1)
+        self._count += rows.shape[1]
+
+    def cut(self, count: int) -> None:
+        """Keep the first `count` rows."""
+        # In an array of its own: what is appended next must not show in views that were handed out.
+        self._data = np.concatenate([self._data[:, :count], np.empty((len(self.names), 256))], axis=1)
+        self._count = count
+
     def matrix(self) -> Array:
         """All columns as a read-only view, shape (columns, rows)."""
         view = self._data[:, : self._count]
@@ -84,13 +96,30 @@ class History:
                 self.gradients.append(*event.norms)
                 self._gradient_steps.append(event.step)
             case EpochDone():
+                if len(self.epochs) and self.epochs["epoch"][-1] >= event.epoch:
+                    self.epochs.cut(int(np.searchsorted(self.epochs["epoch"], event.epoch)))
                 self.epochs.append(*(getattr(event, name) for name in self.epochs.names))
             case MemorySample():
                 self.memory.append(*(getattr(event, name) for name in self.memory.names))
+            case Started() if event.resumed_at and event.layers == self.layers:
+                self.started = event
+                self._go_on_after(event.resumed_at)
             case Started():
                 self.clear()
                 self.started = event
                 self.gradients = Columns(*event.layers)
+
+    def add_gradients(self, layers: tuple[str, ...], steps: Array, norms: Array) -> None:
+        """Take in the norms of a run that was kept: `norms` of shape (layers, samples)."""
+        self.gradients, self._gradient_steps = Columns(*layers), Columns("step")
+        self.gradients.extend(norms)
+        self._gradient_steps.extend(steps[None])
+
+    def _go_on_after(self, step: int) -> None:
+        """Let go of what a run told after the checkpoint that it goes on from."""
+        self.gradients.cut(int(np.searchsorted(self.gradient_steps, step, "right")))
+        for columns in (self.steps, self.epochs, self.memory, self._gradient_steps):
+            columns.cut(int(np.searchsorted(columns["step"], step, "right")))
 
     def samples_per_second(self, window: float = 2.0) -> float | None:
         """The speed over the last `window` seconds of the run; None before there are two steps in them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.training.events import EpochDone, Event, Failed, Finished, Paused, Resumed, Started
+from app.training.events import EpochDone, Event, Failed, Finished, Paused, Resumed, Saved, Started
 from app.views.training import figures
 
 
@@ -34,6 +34,8 @@ def lines_of(event: Event, epochs: int = 0) -> list[Line]:
             return [Line(f"{word} after {figures.count(event.steps)} steps, {spent}.", tone)]
         case Failed():
             return [Line(_sentences(event.message, event.cure), "error", event.traceback.rstrip())]
+        case Saved() if event.problem:
+            return [Line(event.problem, "warn")]
     return []
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
@@ -16,6 +18,9 @@ from app.training.events import Event, Failed, Finished, Paused, Resumed, Starte
 from app.training.history import History
 from app.training.job import Job
 from app.training_thread import TrainingThread
+
+if TYPE_CHECKING:
+    from app.runs.recorder import Recorder
 
 POLL = 83  # milliseconds: 12 times a second
 ETA_WINDOW = 30.0  # seconds of the run that the time left is judged by
@@ -44,6 +49,12 @@ class Run:
     state: str = "starting"
     finished: Finished | None = None
     failed: Failed | None = None
+    recorder: Recorder | None = None  # keeps it in a folder
+
+    @property
+    def kept_number(self) -> int:
+        """The number under which it is kept, that of this window for one that is not."""
+        return self.recorder.kept.record.number if self.recorder is not None else self.number
 
     @property
     def active(self) -> bool:
@@ -107,12 +118,23 @@ class RunSession(QObject):
         """The thread of the newest run; its `result` has the weights when it has ended."""
         return self._thread
 
-    def start(self, job: Job, *, step: bool = False) -> Run:
-        """Begin a run; with `step`, take one batch and stand. Raises RunUnderWay."""
+    def start(
+        self,
+        job: Job,
+        *,
+        step: bool = False,
+        recorder: Recorder | None = None,
+        resume: Path | None = None,
+        history: History | None = None,
+    ) -> Run:
+        """Begin a run; with `step`, take one batch and stand. Raises RunUnderWay.
+
+        With `resume`, a checkpoint, a run goes on of which `history` has what it told before.
+        """
         if self.active:
             raise RunUnderWay
-        run = Run(len(self.runs) + 1, job, datetime.now())
-        old, self._thread = self._thread, TrainingThread(job, self)
+        run = Run(len(self.runs) + 1, job, datetime.now(), history or History(), recorder=recorder)
+        old, self._thread = self._thread, TrainingThread(job, self, recorder=recorder, resume=resume)
         if old is not None:
             old.deleteLater()
         self._ending = None

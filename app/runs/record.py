@@ -1,0 +1,185 @@
+"""What is known of a run at a glance: `run.json` in its folder, written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from app import atomic
+from app.project import Project
+from app.training.history import History
+
+VERSION = 1
+FILE = "run.json"
+State = Literal["running", "interrupted", "done", "stopped", "failed"]
+Name = Annotated[str, msgspec.Meta(max_length=200)]
+
+
+class RunError(ValueError):
+    """A kept run that cannot be read, begun or changed; the text says why and what to do."""
+
+
+class Parent(msgspec.Struct, frozen=True):
+    """The checkpoint of a run whose weights this one began with."""
+
+    run: str
+    checkpoint: str
+    step: int | None = None
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """How a run ended; of one that failed with its words and its traceback."""
+
+    epoch: int
+    step: int
+    note: str = ""
+    kind: str = ""
+    message: str = ""
+    cure: str = ""
+    traceback: str = ""
+    node: str | None = None
+
+
+class Environment(msgspec.Struct, frozen=True):
+    """What a run ran on. `threads` is torch's count on the thread of the run."""
+
+    tapedeck: str
+    python: str
+    torch: str
+    platform: str
+    device: str
+    device_name: str
+    threads: int
+
+
+class Beginning(msgspec.Struct, frozen=True):
+    """What a run said when it had set up."""
+
+    device: str
+    epochs: int
+    batch_size: int
+    steps_per_epoch: int
+    seed: int
+    parameters: int
+    layers: tuple[str, ...]
+    train_count: int
+    validation_count: int
+    device_note: str | None = None
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """The figures of the list; None where nothing was measured."""
+
+    epochs: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    train_loss: float | None = None
+    val_loss: float | None = None
+    best_loss: float | None = None
+    train_accuracy: float | None = None
+    val_accuracy: float | None = None
+    best_accuracy: float | None = None
+
+
+class Record(msgspec.Struct, frozen=True):
+    """`began` is a time in ISO form with its zone. `saved` has the step of each checkpoint by its file's name."""
+
+    tapedeck_run: int
+    number: int
+    began: str
+    optimizer: str
+    loss: str
+    device: str
+    epochs: int
+    project: str
+    name: Name = ""
+    state: State = "running"
+    parent: Parent | None = None
+    continued: tuple[int, ...] = ()
+    beginning: Beginning | None = None
+    environment: Environment | None = None
+    summary: Summary = Summary()
+    ending: Ending | None = None
+    saved: dict[str, int] = {}
+
+    @property
+    def title(self) -> str:
+        """What a person calls it."""
+        return self.name or f"Run {self.number}"
+
+
+def new_record(project: Project, number: int, began: str, parent: Parent | None = None) -> Record:
+    """The record of a run that begins."""
+    training = project.training
+    options = ", ".join(f"{name}={value}" for name, value in training.optimizer.params.items())
+    optimizer = training.optimizer.name + (f", {options}" if options else "")
+    return Record(
+        VERSION, number, began, optimizer, training.loss.name, training.device, training.epochs, project.name,
+        parent=parent,
+    )  # fmt: skip
+
+
+def read(folder: Path) -> Record:
+    """The record in a folder. Raises RunError."""
+    path = folder / FILE
+    try:
+        record = msgspec.json.decode(path.read_bytes(), type=Record)
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror or error}") from error
+    except msgspec.DecodeError as error:
+        raise RunError(f"{path} is no record of a run: {error}") from error
+    if record.tapedeck_run > VERSION:
+        raise RunError(f"{path} is of version {record.tapedeck_run}, this program reads {VERSION}; update Tapedeck")
+    return record
+
+
+def write(folder: Path, record: Record) -> None:
+    """Raises OSError."""
+    data = msgspec.json.format(msgspec.json.encode(record), indent=1)
+
+    def fill(path: Path) -> None:
+        path.write_bytes(data)
+
+    atomic.write(folder / FILE, fill)
+
+
+def summary_of(history: History) -> Summary:
+    """The figures of a run so far."""
+    steps, epochs = history.steps, history.epochs
+
+    def last(name: str) -> float | None:
+        return _number(float(epochs[name][-1])) if len(epochs) else None
+
+    def best(name: str, smallest: bool) -> float | None:
+        values = [value for value in epochs[name].tolist() if value == value]
+        return _number((min if smallest else max)(values)) if values else None
+
+    return Summary(
+        int(epochs["epoch"][-1]) if len(epochs) else 0,
+        int(steps["step"][-1]) if len(steps) else 0,
+        float(steps["seconds"][-1]) if len(steps) else 0.0,
+        last("train_loss"), last("val_loss"), best("val_loss", True),
+        last("train_accuracy"), last("val_accuracy"), best("val_accuracy", False),
+    )  # fmt: skip
+
+
+def _number(value: float) -> float | None:
+    """JSON knows neither nan nor infinity."""
+    return value if value == value and abs(value) != float("inf") else None
+
+
+def environment(device: str) -> Environment:
+    """What this process runs on, asked on the thread of the run."""
+    import torch
+
+    from app import __version__
+
+    name = torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.processor() or "CPU"
+    python = sys.version.partition(" ")[0]
+    system = f"{platform.system()} {platform.release()}, {os.cpu_count()} cores"
+    return Environment(__version__, python, str(torch.__version__), system, device, name, torch.get_num_threads())

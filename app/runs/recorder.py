@@ -1,0 +1,246 @@
+"""Writes down what a run tells, on a thread of its own: the run itself appends to a list.
+
+What was told before a checkpoint is in its file before the checkpoint is, so a run that goes on from there misses
+nothing, however the one before it was ended.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from app import project_file
+from app.project import Project
+from app.runs import lock, record, store, tables
+from app.runs.store import Kept
+from app.training.events import (
+    EpochDone,
+    Event,
+    Failed,
+    Finished,
+    GradientNorms,
+    MemorySample,
+    Saved,
+    Saving,
+    Started,
+    StepDone,
+    to_json,
+)
+from app.training.history import History
+
+EVERY = 0.5  # seconds between two writings
+LOOK = 2.0  # seconds between two writings of the record
+
+_STEPS = ("step", "epoch", "loss", "samples", "seconds", "rate")
+_EPOCHS = ("epoch", "step", "train_loss", "train_accuracy", "val_loss", "val_accuracy", "seconds")
+_MEMORY = ("step", "seconds", "allocated", "reserved", "peak", "resident")
+
+
+class Watcher(Protocol):
+    """Somebody who is told all that a run tells, in batches, on the recorder's thread."""
+
+    def tell(self, events: list[Event]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class GoingOn:
+    """A run goes on after `step`, when `epochs` had come to their end."""
+
+    step: int
+    epochs: int
+
+
+class Recorder:
+    """One per run. `begin`, `take` and `close` are called on the thread of the run.
+
+    `problem` says what could not be written, "" if nothing; a run goes on without.
+    """
+
+    def __init__(
+        self,
+        kept: Kept,
+        project: Project,
+        source: str,
+        going_on: Callable[[], GoingOn] | None = None,
+        watch: Callable[[Path], Watcher] | None = None,
+    ) -> None:
+        self.kept = kept
+        self.problem = ""
+        self._project, self._source, self._going_on, self._watch = project, source, going_on, watch
+        self._record = kept.record
+        self._events: list[Event] = []
+        self._history = History()
+        self._writing = threading.Lock()
+        self._wake = threading.Event()
+        self._closing = False
+        self._thread: threading.Thread | None = None
+        self._lock: lock.Lock | None = None
+        self._watcher: Watcher | None = None
+        self._looked = 0
+        self._told = False
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where the run puts its checkpoints."""
+        return self.kept.checkpoints
+
+    def begin(self) -> str:
+        """Write what the run starts with; returns what went wrong. A run that cannot be kept goes on without."""
+        with self._noting():
+            folder = self.kept.folder
+            self._lock = lock.Lock(folder / store.LOCK)
+            if self._going_on is None:
+                project_file.write(self._project, folder / store.PROJECT)
+                (folder / store.SOURCE).write_text(self._source, encoding="utf-8")
+            else:
+                self._go_on(self._going_on())
+            record.write(folder, self._record)
+            if self._watch is not None:
+                self._watcher = self._watch(folder)
+        self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
+        self._thread.start()
+        return self.problem
+
+    def _go_on(self, there: GoingOn) -> None:
+        folder = self.kept.folder
+        for name in (store.STEPS, store.MEMORY, store.GRADIENTS):
+            tables.keep(folder / name, lambda columns: columns["step"] <= there.step)
+        tables.keep(folder / store.EPOCHS, lambda columns: columns["epoch"] <= there.epochs)
+        self._record = msgspec.structs.replace(
+            self._record, state="running", ending=None, continued=(*self._record.continued, there.step)
+        )
+        self._history = store.history_of(self.kept)
+
+    def take(self, event: Event) -> Saved | None:
+        """Take an event in; returns what the person is to be told, once."""
+        self._events.append(event)
+        if isinstance(event, Started):
+            self._set_up(event)
+        elif isinstance(event, Saving):
+            self._write()
+        if self.problem and not self._told:
+            self._told = True
+            return Saved(0, str(self.kept.folder), self.problem)
+        return None
+
+    def close(self) -> None:
+        """Write the rest, and how the run ended."""
+        self._closing = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+        with self._noting():
+            self._write()
+            if self._record.state == "running":
+                self._record = msgspec.structs.replace(self._record, state="interrupted")
+            self._look()
+        with self._noting():
+            if self._watcher is not None:
+                self._watcher.close()
+        if self._lock is not None:
+            self._lock.release()
+        self.kept = Kept(self.kept.folder, self._record)
+
+    def _set_up(self, event: Started) -> None:
+        names = record.Beginning.__struct_fields__
+        begun = record.Beginning(**{name: getattr(event, name) for name in names})
+        where = record.environment(event.device)
+        with self._writing:
+            self._record = msgspec.structs.replace(
+                self._record, beginning=begun, environment=where, device=event.device, epochs=event.epochs
+            )
+
+    def _run(self) -> None:
+        while not self._closing:
+            self._wake.wait(EVERY)
+            self._write()
+            self._looked += 1
+            if self._looked * EVERY >= LOOK:
+                self._looked = 0
+                with self._noting():
+                    self._look()
+
+    def _write(self) -> None:
+        """Append what was told since the last time."""
+        with self._writing, self._noting():
+            count = len(self._events)
+            events = self._events[:count]
+            del self._events[:count]
+            if events:
+                steps = [event for event in events if isinstance(event, StepDone)][-1:]  # the list asks for the last
+                self._history.extend([event for event in events if isinstance(event, Started | EpochDone)] + steps)
+                self._append(events)
+                if self._watcher is not None:
+                    self._watcher.tell(events)
+
+    def _append(self, events: list[Event]) -> None:
+        folder = self.kept.folder
+        for name, columns, kind in (
+            (store.STEPS, _STEPS, StepDone), (store.EPOCHS, _EPOCHS, EpochDone), (store.MEMORY, _MEMORY, MemorySample)
+        ):  # fmt: skip
+            rows = [[getattr(event, column) for column in columns] for event in events if isinstance(event, kind)]
+            if rows:
+                tables.append(folder / name, columns, rows)
+        norms = [event for event in events if isinstance(event, GradientNorms)]
+        if norms:
+            rows = [[event.step, *event.norms] for event in norms]
+            tables.append(folder / store.GRADIENTS, ("step", *norms[0].layers), rows)
+        others = [event for event in events if not isinstance(event, StepDone | EpochDone)]
+        lines = [line for line in map(to_json, others) if line is not None]
+        if lines:
+            with (folder / store.LOG).open("a", encoding="utf-8") as file:
+                file.write("\n".join(lines) + "\n")
+        for event in others:
+            self._note(event)
+
+    def _note(self, event: Event) -> None:
+        changes: dict[str, Any] = {}
+        match event:
+            case Saved() if not event.problem:
+                changes["saved"] = {**self._record.saved, Path(event.path).name: event.step}
+            case Finished():
+                changes = {"state": event.reason, "ending": record.Ending(event.epoch, event.steps, event.note)}
+            case Failed():
+                ending = record.Ending(
+                    event.epoch, event.step, "", event.kind, event.message, event.cure, event.traceback, event.node
+                )
+                changes = {"state": "failed", "ending": ending}
+        self._record = msgspec.structs.replace(self._record, **changes)
+
+    def _look(self) -> None:
+        """Write the record with the figures of the list. A name that was given meanwhile stays."""
+        with self._writing:
+            name = record.read(self.kept.folder).name
+            summary = record.summary_of(self._history)
+            self._record = msgspec.structs.replace(self._record, summary=summary, name=name)
+            record.write(self.kept.folder, self._record)
+
+    def _noting(self) -> _Noting:
+        return _Noting(self)
+
+
+class _Noting:
+    """Turns what the disk refuses into the recorder's words."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
+        known = (OSError, tables.TableError, record.RunError, project_file.ProjectFileError, lock.Busy)
+        if not isinstance(error, known):
+            return False
+        reason = getattr(error, "strerror", None) or str(error)
+        if not self._recorder.problem:
+            folder = self._recorder.kept.folder
+            self._recorder.problem = f"{folder} cannot be written: {reason}. The run goes on, and is not kept."
+        return True

@@ -1,0 +1,177 @@
+"""The folder of a project's runs: `<project>.runs/`, a numbered folder for each."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from app import project_file
+from app.project import Project
+from app.runs import lock, tables
+from app.runs import record as records
+from app.runs.record import Parent, Record, RunError
+from app.training.events import Started
+from app.training.history import History
+
+SUFFIX = ".runs"
+PROJECT, SOURCE, CHECKPOINTS, LOCK = "project.tape", "net.py", "checkpoints", ".lock"
+STEPS, EPOCHS, MEMORY, GRADIENTS = "steps.bin", "epochs.bin", "memory.bin", "gradients.bin"
+LOG = "log.jsonl"
+_NUMBER = re.compile(r"\d{4,9}")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A run in its folder."""
+
+    folder: Path
+    record: Record
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / CHECKPOINTS
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a process writes it now."""
+        return lock.is_held(self.folder / LOCK)
+
+    @property
+    def state(self) -> str:
+        """The state of its record; one that nobody writes any more was interrupted."""
+        state = self.record.state
+        return "interrupted" if state == "running" and not self.goes_on else state
+
+
+def runs_beside(project: Path) -> Path:
+    """The folder of the runs of a project's file."""
+    return project.with_name(project.stem + SUFFIX)
+
+
+def runs_unsaved(folder: Path, name: str) -> Path:
+    """The folder, below the user's, of the runs of a project of that name that has no file yet."""
+    plain = re.sub(r"[^\w.-]+", "-", name).strip(".-")[:60] or "untitled"
+    return folder / f"{plain}{SUFFIX}"
+
+
+def listed(folder: Path) -> list[Kept]:
+    """The runs in a folder, the newest first; those whose record cannot be read are left out. Raises OSError."""
+    found = []
+    for inside in _numbered(folder):
+        try:
+            found.append(Kept(inside, records.read(inside)))
+        except RunError:
+            continue
+    return sorted(found, key=lambda kept: (kept.record.number, kept.folder.name), reverse=True)
+
+
+def find(folder: Path, name: str) -> Kept:
+    """The run of that number or name. Raises RunError."""
+    runs = listed(folder)
+    for kept in runs:
+        if name in (kept.record.name, str(kept.record.number), kept.folder.name):
+            return kept
+    known = ", ".join(kept.record.name or str(kept.record.number) for kept in runs) or "none"
+    raise RunError(f"There is no run “{name}” in {folder}; there are: {known}.")
+
+
+def _numbered(folder: Path) -> Iterator[Path]:
+    if folder.is_dir():
+        yield from (inside for inside in folder.iterdir() if _NUMBER.fullmatch(inside.name))
+
+
+def begin(folder: Path, project: Project, parent: Parent | None = None, name: str = "") -> Kept:
+    """Take the next number and make its folder. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    number = max((int(inside.name) for inside in _numbered(folder)), default=0) + 1
+    while True:
+        try:
+            (folder / f"{number:04}").mkdir()
+            break
+        except FileExistsError:  # another window took it just now
+            number += 1
+    return begin_in(folder / f"{number:04}", project, number, parent, name)
+
+
+def begin_in(folder: Path, project: Project, number: int, parent: Parent | None = None, name: str = "") -> Kept:
+    """Make a folder that is there the folder of a run. Raises OSError."""
+    began = datetime.now().astimezone().isoformat(timespec="seconds")
+    record = msgspec.structs.replace(records.new_record(project, number, began, parent), name=name)
+    records.write(folder, record)
+    return Kept(folder, record)
+
+
+def changed(kept: Kept, **changes: object) -> Kept:
+    """Write the record with other values. Raises OSError."""
+    record = msgspec.structs.replace(kept.record, **changes)
+    records.write(kept.folder, record)
+    return replace(kept, record=record)
+
+
+def rename(kept: Kept, name: str) -> Kept:
+    """Give a run a name; an empty one gives it its number back. Raises OSError and RunError."""
+    name = " ".join(name.split())
+    if len(name) > 200:
+        raise RunError("A run's name has 200 characters at most.")
+    fresh = Kept(kept.folder, records.read(kept.folder))
+    return changed(fresh, name="" if name == f"Run {kept.record.number}" else name)
+
+
+def delete(kept: Kept) -> None:
+    """Away with a run and all its files. Raises RunError for one that goes on, and OSError."""
+    if kept.goes_on:
+        raise RunError(f"{kept.record.title} goes on. Stop it first.")
+    shutil.rmtree(kept.folder)
+
+
+def move(kept: Kept, folder: Path) -> Kept:
+    """Put a run into another folder of runs, under a new number if its own is taken there. Raises OSError, RunError."""
+    if kept.goes_on:
+        raise RunError(f"{kept.record.title} goes on. Stop it first.")
+    folder.mkdir(parents=True, exist_ok=True)
+    taken = {int(inside.name) for inside in _numbered(folder)}
+    number = kept.record.number if kept.record.number not in taken else max(taken) + 1
+    target = folder / f"{number:04}"
+    shutil.move(kept.folder, target)
+    moved = Kept(target, kept.record)
+    return moved if number == kept.record.number else changed(moved, number=number)
+
+
+def project_of(kept: Kept) -> Project:
+    """The project that a run was started with. Raises RunError."""
+    try:
+        return project_file.read(kept.folder / PROJECT)
+    except (OSError, project_file.ProjectFileError) as error:
+        raise RunError(f"The project of {kept.record.title} cannot be read: {error}") from error
+
+
+def history_of(kept: Kept) -> History:
+    """All that a run told, as the views read it. Raises RunError."""
+    history = History()
+    begun = kept.record.beginning
+    try:
+        parts = {name: tables.read(kept.folder / name)[1] for name in (STEPS, EPOCHS, MEMORY)}
+        layers, norms = tables.read(kept.folder / GRADIENTS)
+    except (OSError, tables.TableError) as error:
+        raise RunError(f"What {kept.record.title} told cannot be read: {error}") from error
+    if begun is not None:
+        history.add(_started(begun))
+    for columns, name in ((history.steps, STEPS), (history.epochs, EPOCHS), (history.memory, MEMORY)):
+        if parts[name].size:
+            columns.extend(parts[name][: len(columns.names)])
+    if norms.size:
+        history.add_gradients(tuple(layers[1:]), norms[0], norms[1:])
+    return history
+
+
+def _started(begun: records.Beginning) -> Started:
+    return Started(
+        begun.device, begun.device_note, begun.epochs, begun.batch_size, begun.steps_per_epoch, begun.seed,
+        begun.parameters, begun.layers, begun.train_count, begun.validation_count,
+    )  # fmt: skip

@@ -1,0 +1,73 @@
+"""Tables of float64 that grow at their end: a line of column names, then rows of eight bytes a number.
+
+What is appended is there when the process ends, however it ends; a row that was cut off by that does not count.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+LONGEST_HEAD = 1 << 20
+
+
+class TableError(ValueError):
+    """A file that is no table; the text names it."""
+
+
+def append(path: Path, names: Sequence[str], rows: Sequence[Sequence[float | None]]) -> None:
+    """Add rows, None as nan; a table that is not there yet is begun. Raises OSError and TableError."""
+    data = np.array([[np.nan if value is None else value for value in row] for row in rows], dtype="<f8")
+    head = _head(names)
+    with path.open("ab") as file:
+        end = file.tell()
+        if end:
+            if _read_head(path) != (list(names), len(head)):
+                raise TableError(f"{path} has other columns")
+            if spare := (end - len(head)) % (8 * len(names)):
+                file.truncate(end - spare)  # what an append that was cut off has left
+        else:
+            file.write(head)
+        file.write(data.tobytes())
+
+
+def read(path: Path) -> tuple[list[str], Array]:
+    """The names and the whole rows, shape (columns, rows); none of a file that is not there. Raises TableError."""
+    if not path.exists():
+        return [], np.empty((0, 0))
+    names, start = _read_head(path)
+    numbers = np.fromfile(path, dtype="<f8", offset=start)
+    rows = len(numbers) // len(names) if names else 0
+    return names, numbers[: rows * len(names)].reshape(rows, len(names)).T.astype(np.float64)
+
+
+def keep(path: Path, wanted: Callable[[dict[str, Array]], NDArray[np.bool_]]) -> None:
+    """Cut a table off before the first row that is not `wanted`. Raises OSError and TableError."""
+    names, columns = read(path)
+    if not names:
+        return
+    good = wanted(dict(zip(names, columns, strict=True)))
+    count = len(good) if good.all() else int(np.argmin(good))
+    with path.open("rb+") as file:
+        file.truncate(len(_head(names)) + count * 8 * len(names))
+
+
+def _head(names: Sequence[str]) -> bytes:
+    return json.dumps({"columns": list(names)}).encode() + b"\n"
+
+
+def _read_head(path: Path) -> tuple[list[str], int]:
+    with path.open("rb") as file:
+        line = file.readline(LONGEST_HEAD)
+    try:
+        names = json.loads(line)["columns"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise TableError(f"{path} is no table of a run") from error
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or not names:
+        raise TableError(f"{path} is no table of a run")
+    return names, len(line)
