@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from app.data import download as downloads
+from app.data.archives import COLLECTIONS, Archive
 from app.data.config import DataConfig
-from app.data.download import Archive, DownloadCancelled, DownloadError, download, fetch
-from app.data.sources import MNIST, MNIST_FILES, DataError, NotDownloaded, is_present, load
+from app.data.download import DownloadCancelled, DownloadError, download, fetch
+from app.data.sources import MNIST, DataError, NotDownloaded, is_present, load
 
 CONFIG = DataConfig(source=MNIST)
+MNIST_FILES = tuple(name.rpartition("/")[2] for name in COLLECTIONS[MNIST].files)
 
 
 def idx_images(count: int, offset: int = 0) -> bytes:

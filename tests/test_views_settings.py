@@ -12,7 +12,8 @@ from PySide6.QtWidgets import QApplication, QLineEdit
 from pytestqt.qtbot import QtBot
 
 from app.background import Background
-from app.data.sources import DIGITS, MNIST, MNIST_FILES, default_root
+from app.data.archives import COLLECTIONS
+from app.data.sources import DIGITS, MNIST, default_root
 from app.document import Document
 from app.frozen import FrozenMap
 from app.project import Project
@@ -154,7 +155,7 @@ def test_data_say_what_they_are_and_whether_they_are_here(
     form.set_data_root(tmp_path)
     assert "1,797" in form.data.words.text() and not form.data.download.isVisible()
     form.data.source.setFocus()
-    qtbot.keyClick(form.data.source, Qt.Key.Key_Down)
+    qtbot.keyClicks(form.data.source, "MNI")
     assert document.project.data.source == MNIST
     assert form.data.download.text() == "Download 11.6 MB …" and form.data.download.isVisible()
     assert not form.data.split.isVisible(), "its authors chose the validation samples"
@@ -162,10 +163,9 @@ def test_data_say_what_they_are_and_whether_they_are_here(
     with qtbot.waitSignal(form.download_requested) as asked:
         qtbot.mouseClick(form.data.download, Qt.MouseButton.LeftButton)
     assert asked.args == [MNIST]
-    raw = tmp_path / "MNIST" / "raw"
-    raw.mkdir(parents=True)
-    for name in MNIST_FILES:
-        (raw / name).touch()
+    (tmp_path / "MNIST" / "raw").mkdir(parents=True)
+    for name in COLLECTIONS[MNIST].files:
+        (tmp_path / name).touch()
     form.refresh_data()
     assert not form.data.download.isVisible() and str(tmp_path) in form.data.state.text()
     document.undo_stack.undo()

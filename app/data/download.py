@@ -6,14 +6,15 @@ import gzip
 import hashlib
 import http.client
 import os
-import shutil
+import tarfile
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import IO
 
-from app.data.sources import MNIST, SOURCES, DataError, default_root
+from app.data.archives import COLLECTIONS, GZIP, TAR, Archive
+from app.data.sources import SOURCES, DataError, default_root
 
 CHUNK = 1 << 16
 TIMEOUT = 30.0
@@ -36,24 +37,6 @@ class ChecksumMismatch(DataError):
         super().__init__(f"{name} arrived damaged: its md5 is {found}, not {expected}")
 
 
-@dataclass(frozen=True)
-class Archive:
-    """One gzipped file of a data set; `size` in bytes, `md5` as torchvision states it."""
-
-    name: str
-    md5: str
-    size: int
-
-
-# The sizes are said before anything is fetched; the mirrors and checksums are torchvision's own.
-_MNIST_SIZES = {
-    "train-images-idx3-ubyte.gz": 9_912_422,
-    "train-labels-idx1-ubyte.gz": 28_881,
-    "t10k-images-idx3-ubyte.gz": 1_648_877,
-    "t10k-labels-idx1-ubyte.gz": 4_542,
-}
-
-
 def download(
     source: str,
     root: str | Path | None = None,
@@ -65,14 +48,14 @@ def download(
     `progress(done, total, name)` gets bytes and the name of the file on its way; `cancelled()` is asked after every
     64 kB. Raises DownloadCancelled, or DownloadError naming what each mirror said.
     """
-    if source != MNIST:
+    if source not in COLLECTIONS:
         raise DataError(f"{SOURCES[source].label} needs no download.")
     from app.torchvision_import import import_torchvision
 
-    mnist = import_torchvision("datasets").MNIST
-    archives = [Archive(name, md5, _MNIST_SIZES.get(name, 0)) for name, md5 in mnist.resources]
+    collection = COLLECTIONS[source]
+    archives, mirrors = collection.addressed(getattr(import_torchvision("datasets"), collection.cls))
     folder = Path(root or default_root())
-    fetch(archives, mnist.mirrors, folder / "MNIST" / "raw", progress, cancelled)
+    fetch(archives, mirrors, folder / collection.folder, progress, cancelled)
     return folder
 
 
@@ -86,9 +69,8 @@ def fetch(
         raise DownloadError(f"{folder} cannot be made: {error.strerror}. Choose another folder.") from error
     meter = _Meter(archives, progress)
     for archive in archives:
-        target = folder / archive.name.removesuffix(".gz")
-        if not target.is_file():
-            _fetch_one(archive, mirrors, target, meter, cancelled)
+        if not all((folder / file).is_file() for file in archive.files):
+            _fetch_one(archive, mirrors, folder, meter, cancelled)
         meter.finish(archive)
 
 
@@ -112,18 +94,20 @@ class _Meter:
         self.at(archive, self._sizes[archive.name])
 
 
-def _fetch_one(archive: Archive, mirrors: Sequence[str], target: Path, meter: _Meter, cancelled: Cancelled) -> None:
-    part = target.with_name(f"{archive.name}.part")
+def _fetch_one(archive: Archive, mirrors: Sequence[str], folder: Path, meter: _Meter, cancelled: Cancelled) -> None:
+    part = folder / f"{archive.name}.part"
     refusals = []
     try:
         for mirror in mirrors:
             url = mirror + archive.name
             try:
                 _stream(url, part, archive, meter, cancelled)
-                _unpack(part, target)
+                _unpack(archive, part, folder, cancelled)
                 return
-            # EOFError and BadGzipFile (an OSError) come from unpacking.
-            except (urllib.error.URLError, http.client.HTTPException, OSError, EOFError, ChecksumMismatch) as error:
+            # EOFError, TarError and BadGzipFile (an OSError) come from unpacking.
+            except (
+                urllib.error.URLError, http.client.HTTPException, OSError, EOFError, tarfile.TarError, ChecksumMismatch
+            ) as error:  # fmt: skip
                 refusals.append(f"{url}: {getattr(error, 'reason', None) or error}")
     finally:
         part.unlink(missing_ok=True)
@@ -148,12 +132,40 @@ def _stream(url: str, part: Path, archive: Archive, meter: _Meter, cancelled: Ca
         raise ChecksumMismatch(archive.name, archive.md5, digest.hexdigest())
 
 
-def _unpack(part: Path, target: Path) -> None:
-    """Unpack beside the target and rename, so that the target is whole or absent."""
+def _unpack(archive: Archive, part: Path, folder: Path, cancelled: Cancelled) -> None:
+    """Put what was fetched into its folder; each file is whole there or absent."""
+    if archive.kind == GZIP:
+        with gzip.open(part) as packed:
+            _write(packed, folder / archive.files[0], cancelled)
+    elif archive.kind == TAR:
+        _untar(archive, part, folder, cancelled)
+    else:
+        os.replace(part, folder / archive.name)
+
+
+def _untar(archive: Archive, part: Path, folder: Path, cancelled: Cancelled) -> None:
+    """Take the files that are wanted, by name, wherever in the archive they lie; nothing else of it is written."""
+    missing = set(archive.members)
+    with tarfile.open(part) as packed:
+        for member in packed:
+            name = PurePosixPath(member.name).name
+            source = packed.extractfile(member) if member.isreg() and name in missing else None
+            if source is not None:
+                _write(source, folder / name, cancelled)
+                missing.discard(name)
+    if missing:
+        raise tarfile.TarError(f"{', '.join(sorted(missing))} is not in it")
+
+
+def _write(source: IO[bytes], target: Path, cancelled: Cancelled) -> None:
+    """Write beside the target and rename, so that the target is whole or absent."""
     unpacked = target.with_name(f"{target.name}.part")
     try:
-        with gzip.open(part) as packed, unpacked.open("wb") as file:
-            shutil.copyfileobj(packed, file)
+        with unpacked.open("wb") as file:
+            while chunk := source.read(1 << 20):
+                if cancelled():
+                    raise DownloadCancelled
+                file.write(chunk)
             file.flush()
             os.fsync(file.fileno())
         os.replace(unpacked, target)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from app.data.archives import COLLECTIONS
 from app.data.spec import Option, SourceSpec
 from app.frozen import FrozenMap
 
@@ -53,6 +54,25 @@ def _table(name: str, label: str, summary: str, classes: str, per_class: tuple[i
     )  # fmt: skip
 
 
+def _pictures(name: str, label: str, what: str, shape: tuple[int, ...], classes: tuple[str, ...],
+              per_class: tuple[int, ...], held_out: int, host: str) -> SourceSpec:  # fmt: skip
+    key, count = f"torchvision.{name}", sum(per_class)
+    summary = f"{what}: {count:,} to train on, {held_out:,} to validate, as their authors split them."
+    return SourceSpec(
+        key, f"{label} (torchvision)", summary, shape, classes, per_class, own_split=True, held_out=held_out,
+        download_bytes=COLLECTIONS[key].size, host=host,
+    )  # fmt: skip
+
+
+_HUNDRED = tuple(
+    """apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can
+    castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin
+    elephant flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard lobster
+    man maple_tree motorcycle mountain mouse mushroom oak_tree orange orchid otter palm_tree pear pickup_truck
+    pine_tree plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk
+    skyscraper snail snake spider squirrel streetcar sunflower sweet_pepper table tank telephone television tiger
+    tractor train trout tulip turtle wardrobe whale willow_tree wolf woman worm""".split()
+)
 _SOURCES = (
     SourceSpec(
         DIGITS,
@@ -82,18 +102,25 @@ _SOURCES = (
     SourceSpec("made.fake", "Synthetic data (dry run)",
                "Noise of any shape with classes at random: to try a net without data. There is nothing to learn in it.",
                options=_FAKE, sized=_fake),
-    SourceSpec(
-        MNIST,
-        "MNIST (torchvision)",
-        "70,000 handwritten digits of 28×28: 60,000 to train on, 10,000 to validate, as their authors split them.",
-        (1, 28, 28),
-        _TEN_DIGITS,
-        (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
-        own_split=True,
-        held_out=10_000,
-        download_bytes=11_594_722,
-        host="ossci-datasets.s3.amazonaws.com (PyTorch's mirror)",
-    ),
+    _pictures("MNIST", "MNIST", "70,000 handwritten digits of 28×28", (1, 28, 28), _TEN_DIGITS,
+              (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949), 10_000,
+              "ossci-datasets.s3.amazonaws.com (PyTorch's mirror)"),
+    _pictures("FashionMNIST", "Fashion-MNIST", "70,000 pieces of clothing of 28×28", (1, 28, 28),
+              ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag",
+               "Ankle boot"),
+              (6000,) * 10, 10_000, "fashion-mnist.s3-website.eu-central-1.amazonaws.com"),
+    _pictures("KMNIST", "KMNIST", "70,000 cursive Japanese characters of 28×28", (1, 28, 28),
+              ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo"), (6000,) * 10, 10_000, "codh.rois.ac.jp"),
+    _pictures("CIFAR10", "CIFAR-10", "60,000 colour photographs of 32×32", (3, 32, 32),
+              ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
+              (5000,) * 10, 10_000, "www.cs.toronto.edu"),
+    _pictures("CIFAR100", "CIFAR-100", "60,000 colour photographs of 32×32 in 100 classes", (3, 32, 32), _HUNDRED,
+              (500,) * 100, 10_000, "www.cs.toronto.edu"),
+    _pictures("SVHN", "SVHN", "99,289 house numbers of 32×32 in colour", (3, 32, 32), _TEN_DIGITS,
+              (4948, 13861, 10585, 8497, 7458, 6882, 5727, 5595, 5045, 4659), 26_032, "ufldl.stanford.edu"),
+    _pictures("STL10", "STL-10", "13,000 colour photographs of 96×96", (3, 96, 96),
+              ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck"),
+              (500,) * 10, 8_000, "ai.stanford.edu"),
 )  # fmt: skip
 
 SOURCES: FrozenMap[str, SourceSpec] = FrozenMap({spec.key: spec for spec in _SOURCES})

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from app.data import readers
 from app.data.config import DataConfig
-from app.data.known import DIGITS, MNIST
+from app.data.known import DIGITS
 from app.data.samples import TensorSamples
 from app.data.sources import Watch, is_present, options_of, spec_of
 from app.data.spec import CLASSES, VALUES, DataError, DataInfo, Dataset, NotDownloaded, SourceSpec
@@ -46,7 +46,7 @@ def _authors_parts(config: DataConfig, spec: SourceSpec, root: Path) -> Parts:
         raise NotDownloaded(spec, root)
     try:
         training, held_out = (_AUTHORS[spec.key](root, part) for part in (True, False))
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, KeyError, RuntimeError) as error:
         raise DataError(f"The {spec.label} files in {root} cannot be read: {error}. Download them anew.") from error
     inputs, labels = held_out
     validation, _, test = stratified_split(labels, 0.0, config.test_fraction, config.split_seed)
@@ -54,7 +54,7 @@ def _authors_parts(config: DataConfig, spec: SourceSpec, root: Path) -> Parts:
 
 
 def _dataset(config: DataConfig, spec: SourceSpec, parts: Parts) -> Dataset:
-    training, validation, test = (TensorSamples(*part) for part in parts)
+    training, validation, test = (TensorSamples(*part, _ready(part[0])) for part in parts)
     if not len(training):
         raise DataError(f"{spec.label}: no sample is left to train on. Make validation_fraction smaller.")
     inputs, _ = next(training.batches([torch.arange(1)]))
@@ -77,8 +77,24 @@ def _dataset(config: DataConfig, spec: SourceSpec, parts: Parts) -> Dataset:
     return Dataset(training, validation, test, info)
 
 
+def _ready(inputs: Tensor) -> Callable[[Tensor], Tensor] | None:
+    """What makes numbers of samples that are kept as bytes, a quarter of the room."""
+    return readers.as_floats if inputs.dtype == torch.uint8 else None
+
+
 def _points(name: str, options: Mapping[str, Any]) -> Pair:
     return readers.make_points(name, **options)
+
+
+def _idx(name: str, root: Path, train: bool) -> Pair:
+    return readers.read_mnist(root / name / "raw", "train" if train else "t10k")
+
+
+def _cifar(name: str, root: Path, train: bool) -> Pair:
+    from app.torchvision_import import import_torchvision
+
+    import_torchvision("datasets")  # as it can be imported here; the reader finds it so
+    return readers.read_cifar(root, name, train)
 
 
 _WHOLE: dict[str, Callable[[Mapping[str, Any]], Pair]] = {
@@ -90,5 +106,8 @@ _WHOLE: dict[str, Callable[[Mapping[str, Any]], Pair]] = {
        for name in ("iris", "wine", "breast_cancer")},
 }  # fmt: skip
 _AUTHORS: dict[str, Callable[[Path, bool], Pair]] = {
-    MNIST: lambda root, train: readers.read_mnist(root, "train" if train else "t10k"),
+    **{f"torchvision.{name}": partial(_idx, name) for name in ("MNIST", "FashionMNIST", "KMNIST")},
+    **{f"torchvision.{name}": partial(_cifar, name) for name in ("CIFAR10", "CIFAR100")},
+    "torchvision.SVHN": lambda root, train: readers.read_svhn(root / f"{'train' if train else 'test'}_32x32.mat"),
+    "torchvision.STL10": lambda root, train: readers.read_stl10(root / "stl10_binary", "train" if train else "test"),
 }

@@ -52,9 +52,37 @@ def read_idx(path: Path) -> Tensor:
     return torch.frombuffer(data, dtype=torch.uint8, offset=start).reshape(shape)
 
 
-def read_mnist(folder: Path, part: str) -> tuple[Tensor, Tensor]:
-    """MNIST as torchvision keeps it: images (N, 1, 28, 28) in [0, 1] and class ids (N,). `part`: "train" or "t10k"."""
-    raw = folder / "MNIST" / "raw"
+def read_mnist(raw: Path, part: str) -> tuple[Tensor, Tensor]:
+    """A set of MNIST's kind: images (N, 1, 28, 28) in [0, 1] and class ids (N,). `part` is "train" or "t10k"."""
     images = read_idx(raw / f"{part}-images-idx3-ubyte")
     labels = read_idx(raw / f"{part}-labels-idx1-ubyte")
     return images.to(torch.float32).div(255).unsqueeze(1), labels.to(torch.int64)
+
+
+def read_cifar(folder: Path, name: str, train: bool) -> tuple[Tensor, Tensor]:
+    """CIFAR10 or CIFAR100, checked and read by torchvision: images (N, 3, 32, 32) uint8 and class ids (N,)."""
+    from torchvision import datasets
+
+    data = getattr(datasets, name)(folder, train=train)
+    return torch.from_numpy(data.data).permute(0, 3, 1, 2).contiguous(), torch.tensor(data.targets)
+
+
+def read_svhn(path: Path) -> tuple[Tensor, Tensor]:
+    """A part of SVHN in MATLAB's format: images (N, 3, 32, 32) uint8 and class ids (N,); it calls the digit 0 a 10."""
+    from scipy.io import loadmat
+
+    data = loadmat(path)
+    images, ids = torch.from_numpy(data["X"]), torch.from_numpy(data["y"]).flatten().to(torch.int64)
+    return images.permute(3, 2, 0, 1).contiguous(), ids % 10
+
+
+def read_stl10(folder: Path, part: str) -> tuple[Tensor, Tensor]:
+    """A part of STL10, "train" or "test": images (N, 3, 96, 96) uint8, kept column by column, and class ids (N,)."""
+    images = torch.frombuffer(bytearray((folder / f"{part}_X.bin").read_bytes()), dtype=torch.uint8)
+    ids = torch.frombuffer(bytearray((folder / f"{part}_y.bin").read_bytes()), dtype=torch.uint8)
+    return images.reshape(-1, 3, 96, 96).transpose(2, 3).contiguous(), ids.to(torch.int64) - 1
+
+
+def as_floats(samples: Tensor) -> Tensor:
+    """Pictures of bytes as numbers in [0, 1]."""
+    return samples.to(torch.float32).div(255)

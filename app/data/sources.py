@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from app.data.archives import COLLECTIONS
 from app.data.config import DataConfig
 from app.data.known import DIGITS, MNIST, SOURCES
 from app.data.spec import DataError, DataInfo, Dataset, NotDownloaded, SourceSpec
@@ -14,9 +15,6 @@ __all__ = [
     "DIGITS", "MNIST", "SOURCES", "DataError", "DataInfo", "Dataset", "NotDownloaded", "SourceSpec", "UnknownSource",
     "Watch", "check", "default_root", "is_present", "load", "options_of", "spec_of",
 ]  # fmt: skip
-
-MNIST_PARTS = ("train", "t10k")
-MNIST_FILES = tuple(f"{part}-{kind}-ubyte" for part in MNIST_PARTS for kind in ("images-idx3", "labels-idx1"))
 
 # Told of what is read: done, total, and the name of it. What it raises ends the reading.
 Watch = Callable[[int, int, str], None]
@@ -70,10 +68,10 @@ def default_root() -> Path:
 
 def is_present(source: str, root: str | Path | None = None) -> bool:
     """Whether the files of `source` can be read without a download."""
-    if not SOURCES[source].download_bytes:
+    if source not in COLLECTIONS:
         return True
-    raw = Path(root or default_root()) / "MNIST" / "raw"
-    return all((raw / name).is_file() for name in MNIST_FILES)
+    folder = Path(root or default_root())
+    return all((folder / name).is_file() for name in COLLECTIONS[source].files)
 
 
 def load(config: DataConfig, root: str | Path | None = None, watch: Watch = lambda done, total, name: None) -> Dataset:

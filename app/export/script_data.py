@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from app.data.archives import COLLECTIONS
 from app.data.config import DataConfig
-from app.data.known import DIGITS, MNIST
+from app.data.known import DIGITS
 from app.data.sources import options_of
 from app.data.spec import CLASSES, TOKENS, VALUES, SourceSpec
 from app.export.script_steps import Terms
@@ -114,7 +115,8 @@ def terms(job: Job, spec: SourceSpec) -> Terms:
         output = "output.transpose(1, -1)"
     axis = {CLASSES: "1", TOKENS: "-1", VALUES: ""}[spec.task]
     correct = f"(output.argmax({axis}) == labels[batch]).sum()" if axis else ""
-    return Terms(target=target, output=output, correct=correct, picture=len(spec.shape) == 3)
+    inputs = "as_floats(samples[batch])" if spec.key in _BYTES else "samples[batch]"
+    return Terms(inputs, inputs, target=target, output=output, correct=correct, picture=len(spec.shape) == 3)
 
 
 def balance(job: Job, spec: SourceSpec) -> str:
@@ -177,24 +179,64 @@ def _fake(options: Mapping[str, Any], job: Job) -> Reading:
     return Reading(_call("make_noise", **options), (readers.make_noise,))
 
 
-def _mnist(options: Mapping[str, Any], job: Job) -> Reading:
+def _missing(name: str, place: str, more: str = "") -> tuple[str, ...]:
+    """Lines for a folder without the files, told by one of them; `place` is an expression of `path`."""
+    return (
+        f"if not ({place}).exists():",
+        f'    fetch = f"torchvision.datasets.{name}({{str(path)!r}}, {more}download=True)"',
+        f'    raise SystemExit(f"{name} is not in {{path}}. Name its folder with --data, or fetch it: {{fetch}}")',
+    )
+
+
+def _idx(name: str, options: Mapping[str, Any], job: Job) -> Reading:
     from app.data import readers
 
-    missing = (
-        'if not (path / "MNIST" / "raw").is_dir():',
-        '    fetch = f"torchvision.datasets.MNIST({str(path)!r}, download=True)"',
-        '    raise SystemExit(f"MNIST is not in {path}. Name its folder with --data, or fetch it: {fetch}")',
-    )
+    raw = f'path / "{name}" / "raw"'
     return Reading(
-        'read_mnist(path, "train")', (readers.read_idx, readers.read_mnist), "torch alone and the files of MNIST",
-        ("import struct",), job.data_root or "data", missing, 'read_mnist(path, "t10k")',
+        f'read_mnist({raw}, "train")', (readers.read_idx, readers.read_mnist), f"torch alone and the files of {name}",
+        ("import struct",), job.data_root or "data", _missing(name, raw), f'read_mnist({raw}, "t10k")',
     )  # fmt: skip
 
 
+def _cifar(name: str, options: Mapping[str, Any], job: Job) -> Reading:
+    from app.data import readers
+
+    return Reading(
+        f'read_cifar(path, "{name}", train=True)', (readers.read_cifar, readers.as_floats),
+        f"torch, torchvision and the files of {name}", (), job.data_root or "data",
+        _missing(name, f'path / "{COLLECTIONS[f"torchvision.{name}"].folder}"'),
+        f'read_cifar(path, "{name}", train=False)',
+    )  # fmt: skip
+
+
+def _svhn(options: Mapping[str, Any], job: Job) -> Reading:
+    from app.data import readers
+
+    training, held_out = (f'path / "{part}_32x32.mat"' for part in ("train", "test"))
+    return Reading(
+        f"read_svhn({training})", (readers.read_svhn, readers.as_floats), "torch, scipy and the files of SVHN",
+        (), job.data_root or "data", _missing("SVHN", held_out, 'split=\'test\', '), f"read_svhn({held_out})",
+    )  # fmt: skip
+
+
+def _stl10(options: Mapping[str, Any], job: Job) -> Reading:
+    from app.data import readers
+
+    folder = 'path / "stl10_binary"'
+    return Reading(
+        f'read_stl10({folder}, "train")', (readers.read_stl10, readers.as_floats), "torch and the files of STL10",
+        (), job.data_root or "data", _missing("STL10", folder), f'read_stl10({folder}, "test")',
+    )  # fmt: skip
+
+
+_BYTES = frozenset(f"torchvision.{name}" for name in ("CIFAR10", "CIFAR100", "SVHN", "STL10"))
 _READINGS: dict[str, Callable[[Mapping[str, Any], Job], Reading]] = {
     DIGITS: _digits,
     **{f"sklearn.{name}": partial(_sklearn, name) for name in ("iris", "wine", "breast_cancer")},
     **{f"made.{name}": partial(_points, name) for name in ("moons", "circles")},
     "made.fake": _fake,
-    MNIST: _mnist,
+    **{f"torchvision.{name}": partial(_idx, name) for name in ("MNIST", "FashionMNIST", "KMNIST")},
+    **{f"torchvision.{name}": partial(_cifar, name) for name in ("CIFAR10", "CIFAR100")},
+    "torchvision.SVHN": _svhn,
+    "torchvision.STL10": _stl10,
 }
