@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from app.builder.shapes import Inside
 
 
+MOST = 4096  # ways that are remembered
+
+
 @dataclass(frozen=True)
 class Way:
     """A dimension followed through the inside of a block: the last call that changes it, None if none does; then the
@@ -25,6 +28,10 @@ class Way:
 
     told: Told | None
     entered: tuple[Node, int] | None
+
+
+# Repetitions and equal instances share what is known of their insides; the values keep the ids from being given anew.
+_FOLLOWED: dict[tuple[int, int, int, int], tuple[Block, Inside, Way | None]] = {}
 
 
 def through(
@@ -64,7 +71,17 @@ def _said(told: Told | None, spec: OpSpec, source: Origin | None, size: Size, gi
 
 def _followed(block: Block, catalog: Catalog, inside: Inside, output: int, dimension: int) -> Way | None:
     """One dimension of an output of a block back to an input of it, or to the parameter that sets it."""
-    from app.builder.dimensions import explain_output
+    key = (id(block), id(inside), output, dimension)
+    kept = _FOLLOWED.get(key)
+    if kept is None:
+        if len(_FOLLOWED) >= MOST:
+            _FOLLOWED.clear()
+        kept = _FOLLOWED[key] = (block, inside, _follow(block, catalog, inside, output, dimension))
+    return kept[2]
+
+
+def _follow(block: Block, catalog: Catalog, inside: Inside, output: int, dimension: int) -> Way | None:
+    from app.builder.dimensions import explain_dimension
 
     graph, known = block.graph, _known(block, inside)
     ends = block.outputs
@@ -78,8 +95,7 @@ def _followed(block: Block, catalog: Catalog, inside: Inside, output: int, dimen
         here = graph.nodes[spot.node]
         if here.op == "input":
             return Way(told, (here, spot.dimension))
-        stories = explain_output(graph, catalog, known, spot.node, spot.output)
-        story = stories[spot.dimension] if spot.dimension < len(stories) else None
+        story = explain_dimension(graph, catalog, known, spot.node, spot.output, spot.dimension)
         if story is None or story.formula is None:
             return None
         if told is None and _size(known, story.source) != story.result:

@@ -84,14 +84,31 @@ def explain_output(
 
     `analysis` may be of an older graph: what it does not know is not told.
     """
+    return tuple(story for story in _stories(graph, catalog, analysis, node, output, None) if story is not None)
+
+
+def explain_dimension(
+    graph: Graph, catalog: Catalog, analysis: Analysis, node: str, output: int, dimension: int
+) -> DimensionStory | None:
+    """One of the stories of `explain_output`, None if there is none. Inside blocks this is quicker by far."""
+    stories = _stories(graph, catalog, analysis, node, output, dimension)
+    return stories[dimension] if dimension < len(stories) else None
+
+
+def _stories(
+    graph: Graph, catalog: Catalog, analysis: Analysis, node: str, output: int, only: int | None
+) -> tuple[DimensionStory | None, ...]:
     here, spec = graph.nodes[node], catalog.of(graph, graph.nodes[node])
     call = _call(graph, analysis, here, spec, output)
     if call is None:
         return ()
     told = _told(call, spec)
     names = _names(call, spec)
-    stories = []
+    stories: list[DimensionStory | None] = []
     for i, size in enumerate(call.shape):
+        if only is not None and i != only:
+            stories.append(None)
+            continue
         one = told[i] if told else None
         if spec.kind == "block" and not here.muted:
             one = through(graph, catalog, analysis, node, output, i, size)
@@ -116,10 +133,9 @@ def upstream(graph: Graph, catalog: Catalog, analysis: Analysis, start: Origin) 
     seen: set[Origin] = set()
     while spot is not None and spot not in seen:
         seen.add(spot)
-        stories = explain_output(graph, catalog, analysis, spot.node, spot.output)
-        if spot.dimension >= len(stories):
+        story = explain_dimension(graph, catalog, analysis, spot.node, spot.output, spot.dimension)
+        if story is None:
             return
-        story = stories[spot.dimension]
         yield ChainStep(spot.node, spot.output, spot.dimension, story.result, _in_short(story), _in_full(story))
         spot = story.source
 
