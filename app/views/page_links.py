@@ -72,6 +72,7 @@ class PageLinks(QObject):
         in_front = window.live.in_front
         window.code.set_source(in_front.source if in_front is not None else analysis.source.within(window.place.path))
         window.room.set_source_text(analysis.source.text)
+        window.training_form.set_analysis(analysis)
         if in_front is not None:
             window.outline.set_analysis(in_front)
 

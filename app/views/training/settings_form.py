@@ -1,8 +1,8 @@
-"""The Training tab: the data, the run, the optimizer and the loss of the open project."""
+"""The Training tab: the data and every knob of a run of the open project, section by section."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,141 +10,33 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QScrollArea, QVBoxLayout, QWidget
 
-from app.background import Background, Failure
+from app.background import Background
 from app.data.config import DataConfig
 from app.document import Document
-from app.frozen import FrozenMap
 from app.project import Project
 from app.source import Source
 from app.training import choices
-from app.training.choices import LOSSES, OPTIMIZERS, ChoiceError, Param
-from app.training.config import Choice, TrainingConfig
+from app.training.choices import LOSSES, OPTIMIZERS
+from app.training.config import TrainingConfig
 from app.training.job import Job, JobError, check_numbers
 from app.views.inspector.form import ParamForm
-from app.views.inspector.sections import emptied
-from app.views.inspector.values import same
+from app.views.training import knobs
+from app.views.training.choice_section import ChoiceSection
 from app.views.training.data_section import DataSection
-from app.views.widgets import Banner, ChoiceField, Section
+from app.views.training.folding import Folding
+from app.views.training.groups_section import GroupsSection
+from app.views.training.knob_section import KnobSection
+from app.views.training.path_list import PathList
+from app.views.training.paths import layers_of
+from app.views.training.schedule_section import ScheduleSection, length_of
+from app.views.widgets import Banner, ChoiceField
 from app.views.widgets.painting import label
 
 if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
     from app.training.devices import Device
 
-_RUN = (
-    Param("epochs", "int", TrainingConfig.epochs, minimum=1, doc="How often the run sees all training samples."),
-    Param("batch_size", "int", TrainingConfig.batch_size, minimum=1, doc="Samples in one step of the optimizer."),
-    Param("seed", "int", TrainingConfig.seed, minimum=0, doc="Decides the first weights, the order and the dropout."),
-)
 _DEFAULT_DEVICE = "auto"
-
-
-class ChoiceSection(Section):
-    """A class by name, and the form of its parameters, which torch is asked for in the background.
-
-    `chosen(Choice, merge)` gives choices that torch accepts: it has made the thing once.
-    """
-
-    chosen = Signal(object, object)
-
-    def __init__(
-        self,
-        title: str,
-        names: Sequence[str],
-        ask_params: Callable[[str], tuple[Param, ...]],
-        check: Callable[[Choice], None],
-        background: Background,
-        parent: QWidget | None = None,
-    ) -> None:
-        super().__init__(title, parent=parent)
-        self._ask_params, self._check, self._background = ask_params, check, background
-        self._key = f"training.{title.lower()}"
-        self._choice = Choice("")
-        self._shown_name = ""
-        self._loaded = False
-        self.form: ParamForm | None = None
-        self.name = ChoiceField(names)
-        self.name.setAccessibleName(title)
-        self.name.edited.connect(lambda name: self.chosen.emit(Choice(name), None))
-        self.place = QVBoxLayout()
-        self.words = label("PyTorch is loading; the parameters come with it.", "label", "text3", wrap=True)
-        self.body_layout.addWidget(self.name)
-        self.body_layout.addWidget(self.words)
-        self.body_layout.addLayout(self.place)
-        self.set_action("Reset to defaults", quiet=True)
-        self.acted.connect(lambda: self.chosen.emit(Choice(self._choice.name), None))
-
-    def set_torch_loaded(self) -> None:
-        """From here on torch may be asked."""
-        self._loaded = True
-        self._ask()
-
-    def show_choice(self, choice: Choice) -> None:
-        """Show what the project holds."""
-        self._choice = choice
-        self.name.set_value(choice.name)
-        if self._shown_name != choice.name:
-            self._ask()
-        elif self.form is not None:
-            self.form.set_values(choice.params)
-
-    def _ask(self) -> None:
-        if self._loaded and self._shown_name != self._choice.name:
-            name = self._choice.name
-            self._background.ask(
-                f"{self._key}.params", self._ask_params, name,
-                on_answer=lambda params: self._make_form(name, params), on_error=self._no_params,
-            )  # fmt: skip
-
-    def _make_form(self, name: str, params: tuple[Param, ...]) -> None:
-        if name != self._choice.name:
-            return
-        if self.form is not None:
-            self.place.removeWidget(self.form)
-            self.form.hide()
-            self.form.deleteLater()
-        self._shown_name = name
-        self.form = ParamForm(params)
-        self.form.edited.connect(self._edited)
-        self.form.reset.connect(lambda param: self.chosen.emit(self._with(param, self._default(param)), None))
-        self.form.set_docs({param.name: param.doc for param in params})
-        self.form.set_values(self._choice.params)
-        self.place.addWidget(self.form)
-        self.words.hide()
-
-    def _no_params(self, failure: Failure) -> None:
-        self.words.setText(str(failure.error))
-        self.words.show()
-
-    def _default(self, name: str) -> Any:
-        assert self.form is not None
-        return self.form.rows[name].param.default
-
-    def _with(self, name: str, value: Any) -> Choice:
-        """The choice with one parameter set; what is the default is left out."""
-        params = self._choice.params
-        params = params.without(name) if same(value, self._default(name)) else params.set(name, value)
-        return Choice(self._choice.name, FrozenMap(params))
-
-    def _edited(self, name: str, value: Any, merge: str | None) -> None:
-        """Have torch make it; only what it makes goes into the project."""
-        choice = self._with(name, value)
-        self._background.ask(
-            f"{self._key}.check", self._check, choice,
-            on_answer=lambda _none: self._accepted(choice, name, merge),
-            on_error=lambda failure: self._refused(name, failure),
-        )  # fmt: skip
-
-    def _accepted(self, choice: Choice, name: str, merge: str | None) -> None:
-        if choice.name == self._choice.name:
-            if self.form is not None:
-                self.form.set_problem(name, "")
-            self.chosen.emit(choice, f"{self._key}/{merge}" if merge else None)
-
-    def _refused(self, name: str, failure: Failure) -> None:
-        if self.form is not None:
-            blamed = failure.error.param if isinstance(failure.error, ChoiceError) else None
-            words = str(failure.error)
-            self.form.set_problem(blamed if blamed in self.form.rows else name, words)
 
 
 class DeviceField(ChoiceField):
@@ -163,6 +55,46 @@ def _device_text(device: Device) -> str:
     return f"{device.id} · {device.name}{memory}" if device.name != device.id else device.id
 
 
+class RunSection(KnobSection):
+    """How long, with what, where."""
+
+    def __init__(self) -> None:
+        super().__init__("Run", knobs.RUN, opened=True)
+        self.device_place = QVBoxLayout()
+        self.body_layout.addWidget(label("device", "code", "text2"))
+        self.body_layout.addLayout(self.device_place)
+
+    def told(self, training: TrainingConfig) -> list[str]:
+        device = [] if training.device == _DEFAULT_DEVICE else [training.device]
+        return super().told(training) + device
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*super().names, "device")
+
+
+class SpeedSection(KnobSection):
+    """Precision, compilation, and the layers whose activations are not kept."""
+
+    def __init__(self) -> None:
+        super().__init__("Precision and speed", knobs.SPEED)
+        words = "The forward of these is run anew in backward: less memory for more time (gradient checkpointing)."
+        self.recompute = PathList("recompute", words, "recompute of")
+        self.recompute.changed.connect(lambda paths: self.edited.emit("recompute", paths, None))
+        self.body_layout.addWidget(self.recompute)
+
+    def show_config(self, training: TrainingConfig) -> None:
+        self.recompute.show_paths(training.recompute)
+        super().show_config(training)
+
+    def told(self, training: TrainingConfig) -> list[str]:
+        return super().told(training) + [f"recompute {len(training.recompute)}"] * bool(training.recompute)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*super().names, "recompute")
+
+
 class TrainingForm(QWidget):
     """What decides a run. Every edit is one undo step of the project, or one for a visit to a field.
 
@@ -178,25 +110,47 @@ class TrainingForm(QWidget):
         self.running = Banner("info", "A run goes on", reason)
         self._banner = QWidget()
         self.data = DataSection()
-        self.run = Section("Run")
-        self.numbers = ParamForm(_RUN)
-        self.numbers.set_docs({param.name: param.doc for param in _RUN})
+        self.run = RunSection()
+        self.loss = ChoiceSection("Loss", tuple(LOSSES), choices.loss_params, choices.check_loss, background)
         self.optimizer = ChoiceSection(
             "Optimizer", OPTIMIZERS, choices.optimizer_params, choices.check_optimizer, background
         )
-        self.loss = ChoiceSection("Loss", tuple(LOSSES), choices.loss_params, choices.check_loss, background)
+        self.schedule = ScheduleSection(background)
+        self.groups = GroupsSection(background)
+        self.gradients = KnobSection("Gradients", knobs.GRADIENTS)
+        self.speed = SpeedSection()
+        self.regular = KnobSection("Regularisation", knobs.REGULAR)
+        self.checkpoints = KnobSection("Checkpoints", knobs.CHECKPOINTS)
+        self.knobs: tuple[KnobSection, ...] = (
+            self.run, self.groups, self.gradients, self.speed, self.regular, self.checkpoints
+        )  # fmt: skip
+        self.sections: tuple[Folding, ...] = (
+            self.run, self.loss, self.optimizer, self.schedule, *self.knobs[1:]
+        )  # fmt: skip
         self.device = DeviceField(())
-        self._device_place = QVBoxLayout()
         self._lay_out()
-        self.data.chosen.connect(self._set_data)
-        self.data.download_requested.connect(self.download_requested)
-        self.numbers.edited.connect(self._set_training)
-        self.numbers.reset.connect(lambda name: self._set_training(name, getattr(TrainingConfig, name), None))
-        self.optimizer.chosen.connect(lambda choice, merge: self._set_training("optimizer", choice, merge))
-        self.loss.chosen.connect(lambda choice, merge: self._set_training("loss", choice, merge))
-        document.changed.connect(self._changed)
+        self._connect()
         self._put_device(self.device)
         self._show(document.project)
+        self._unfold()
+
+    @property
+    def numbers(self) -> ParamForm:
+        """The form of the run's numbers."""
+        return self.run.form
+
+    def _connect(self) -> None:
+        self.data.chosen.connect(self._set_data)
+        self.data.download_requested.connect(self.download_requested)
+        self.optimizer.chosen.connect(lambda choice, merge: self._set_training("optimizer", choice, merge))
+        self.loss.chosen.connect(lambda choice, merge: self._set_training("loss", choice, merge))
+        self.schedule.made.connect(lambda value, words, merge: self._apply("schedule", value, words, merge))
+        self.groups.made.connect(lambda value, words, merge: self._apply("groups", value, words, merge))
+        for section in self.knobs:
+            section.edited.connect(self._set_training)
+            section.acted.connect(lambda section=section: self._reset(section))
+        self._document.changed.connect(self._changed)
+        self._document.replaced.connect(lambda _project: self._unfold())
 
     def _lay_out(self) -> None:
         inside = QWidget()
@@ -209,34 +163,35 @@ class TrainingForm(QWidget):
         self.running.closed.connect(self._banner.hide)
         self._banner.hide()
         column.addWidget(self._banner)
-        body = emptied(self.run)
-        body.addWidget(self.numbers)
-        caption = label("device", "code", "text2")
-        body.addWidget(caption)
-        body.addLayout(self._device_place)
-        for part in (self.data, self.run, self.optimizer, self.loss):
+        for part in (self.data, *self.sections):
             column.addWidget(part)
         column.addStretch(1)
-        area = QScrollArea()
-        area.setWidgetResizable(True)
-        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        area.setWidget(inside)
+        self.area = QScrollArea()
+        self.area.setWidgetResizable(True)
+        self.area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.area.setWidget(inside)
         outer = QVBoxLayout(self)
         outer.setContentsMargins(0, 0, 0, 0)
-        outer.addWidget(area)
+        outer.addWidget(self.area)
 
     # --- What others tell
 
     def set_devices(self, devices: Sequence[Device]) -> None:
         """The devices that torch found, fastest first; torch is there from now on."""
         old = self.device
-        self._device_place.removeWidget(old)
+        self.run.device_place.removeWidget(old)
         old.hide()
         old.deleteLater()
         self._put_device(DeviceField(devices))
-        self.optimizer.set_torch_loaded()
-        self.loss.set_torch_loaded()
+        for section in (self.optimizer, self.loss, self.schedule, self.groups):
+            section.set_torch_loaded()
+
+    def set_analysis(self, analysis: Analysis) -> None:
+        """What the net's modules are called now."""
+        layers = layers_of(self._document.project, analysis)
+        self.groups.set_layers(layers)
+        self.speed.recompute.set_layers(layers)
 
     def set_data_root(self, root: Path) -> None:
         """The folder of downloaded data."""
@@ -253,7 +208,7 @@ class TrainingForm(QWidget):
 
     def _put_device(self, field: DeviceField) -> None:
         self.device = field
-        self._device_place.addWidget(field)
+        self.run.device_place.addWidget(field)
         field.set_value(self._document.project.training.device)
         field.edited.connect(lambda device: self._set_training("device", device, None))
 
@@ -266,20 +221,29 @@ class TrainingForm(QWidget):
     def _show(self, project: Project) -> None:
         training = project.training
         self.data.show_config(project.data)
-        self.numbers.set_values({"epochs": training.epochs, "batch_size": training.batch_size, "seed": training.seed})
+        for section in self.knobs:
+            section.show_config(training)
         self.device.set_value(training.device)
         self.optimizer.show_choice(training.optimizer)
         self.loss.show_choice(training.loss)
+        self.schedule.show_config(training, length_of(training, project.data))
+
+    def _unfold(self) -> None:
+        """Another project: open what every run has, and where something differs from the defaults."""
+        for section in self.sections:
+            section.set_open(section.differs or section in (self.run, self.loss, self.optimizer))
 
     def _set_data(self, config: DataConfig, words: str, merge: str | None) -> None:
         project = replace(self._document.project, data=config)
         self._document.apply(words, project, merge=f"training/{merge}" if merge else None)
 
     def _set_training(self, name: str, value: Any, merge: str | None) -> None:
-        project = self._document.project
-        self._apply(name, replace(project, training=replace(project.training, **{name: value})), merge, self.numbers)
+        self._apply(name, value, f"Set {name.replace('_', ' ')}", merge)
 
-    def _apply(self, name: str, project: Project, merge: str | None, form: ParamForm) -> None:
+    def _apply(self, name: str, value: Any, words: str, merge: str | None) -> None:
+        project = self._document.project
+        project = replace(project, training=replace(project.training, **{name: value}))
+        form = next((section.form for section in self.knobs if name in section.form.rows), self.run.form)
         try:
             check_numbers(Job(Source(""), project.data, project.training))
         except JobError as error:
@@ -288,5 +252,10 @@ class TrainingForm(QWidget):
                 form.set_problem(name, str(error))
                 return
         form.set_problem(name, "")
-        words = name.replace("_", " ")
-        self._document.apply(f"Set {words}", project, merge=f"training/{merge}" if merge else None)
+        self._document.apply(words, project, merge=f"training/{merge}" if merge else None)
+
+    def _reset(self, section: KnobSection) -> None:
+        """Put everything in a section back, as one step."""
+        project = self._document.project
+        plain = {name: getattr(TrainingConfig, name) for name in section.names}
+        self._document.apply(f"Reset {section.title()}", replace(project, training=replace(project.training, **plain)))

@@ -1,0 +1,57 @@
+"""A section of numbers and switches of the training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QWidget
+
+from app.training.choices import Param
+from app.training.config import TrainingConfig
+from app.views.inspector.form import ParamForm
+from app.views.training import knobs
+from app.views.training.folding import Folding
+from app.views.widgets.painting import label
+
+
+class KnobSection(Folding):
+    """`edited(name, value, merge)` is a value of the config that a person made."""
+
+    edited = Signal(str, object, object)
+
+    def __init__(
+        self, title: str, params: Sequence[Param], parent: QWidget | None = None, *, opened: bool = False
+    ) -> None:
+        super().__init__(title, parent, opened=opened)
+        self.params = tuple(params)
+        if title in knobs.WORDS:
+            self.body_layout.addWidget(label(knobs.WORDS[title], "label", "text3", wrap=True))
+        self.form = ParamForm(params)
+        self.form.set_docs({param.name: param.doc for param in params})
+        self.form.edited.connect(self._tell)
+        self.form.reset.connect(lambda name: self.edited.emit(name, getattr(TrainingConfig, name), None))
+        self.body_layout.addWidget(self.form)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The fields of the config that "Reset" puts back."""
+        return tuple(param.name for param in self.params)
+
+    def show_config(self, training: TrainingConfig) -> None:
+        """Show what the project holds."""
+        self.form.set_values({name: knobs.of_field(name, getattr(training, name)) for name in self.form.rows})
+        told = self.told(training)
+        self.set_summary(", ".join(told) or "off", bool(told))
+
+    def told(self, training: TrainingConfig) -> list[str]:
+        """What differs from the defaults."""
+        return knobs.differing(self.params, training)
+
+    def _tell(self, name: str, value: Any, merge: str | None) -> None:
+        # 1 of a field that takes any number is 1.0: the two are one value to a person and two to a file.
+        kind = next(param.kind for param in self.params if param.name == name)
+        if kind == "float" and type(value) is int:
+            value = float(value)
+        self.edited.emit(name, knobs.of_config(name, value), merge)
