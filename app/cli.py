@@ -1,4 +1,4 @@
-"""The window's main jobs without a window: train, check, export, autograd, import, doctor.
+"""The window's main jobs without a window: train, check, export, autograd, import, runs, doctor.
 
 Exit codes: 0 done, 1 the net or the run has a problem, 2 wrong arguments or a file that cannot be read or written.
 """
@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 from collections.abc import Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from app import __version__
-from app.run_output import JsonLines, Output, Progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,11 +21,8 @@ if TYPE_CHECKING:
     from app.builder.analysis import Analysis
     from app.builder.problems import Problem
     from app.project import Project
-    from app.training.control import Control
-    from app.training.events import Event
-    from app.training.job import Job
 
-COMMANDS = ("train", "check", "export", "autograd", "import", "doctor")
+COMMANDS = ("train", "check", "export", "autograd", "import", "runs", "doctor")
 PICTURES = (".dot", ".svg", ".pdf", ".png", ".json")
 
 
@@ -64,16 +58,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"tapedeck {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
 
-    train = commands.add_parser("train", help="train a project and write code, weights, metrics and pictures")
-    train.add_argument("project", type=Path)
-    train.add_argument("--out", type=Path, required=True, help="folder for what the run leaves")
-    train.add_argument("--epochs", type=_positive, help="instead of the project's")
-    train.add_argument("--device", help="auto, cpu, cuda:0, mps")
-    train.add_argument("--seed", type=_seed, help="instead of the project's")
-    train.add_argument("--data", type=Path, help="folder of downloaded data sets")
-    train.add_argument("--json", action="store_true", help="a JSON line an event on stdout")
-    train.set_defaults(command=_train)
-
     check = commands.add_parser("check", help="say what is wrong with a project")
     check.add_argument("project", type=Path)
     check.add_argument("--json", action="store_true", help="one JSON object on stdout")
@@ -82,30 +66,31 @@ def _parser() -> argparse.ArgumentParser:
     autograd = commands.add_parser("autograd", help="the grad_fn graph of one batch as a picture or as data")
     autograd.add_argument("project", type=Path)
     autograd.add_argument("--out", type=Path, required=True, help="a file ending in " + ", ".join(PICTURES))
-    autograd.add_argument("--batch", type=_positive, default=16, help="samples in the batch (16)")
+    autograd.add_argument("--batch", type=positive, default=16, help="samples in the batch (16)")
     autograd.add_argument("--eval", action="store_true", help="in eval mode instead of train mode")
     autograd.add_argument("--unfolded", action="store_true", help="every node instead of one box a layer")
     autograd.add_argument("--data", type=Path, help="folder of downloaded data sets")
     autograd.set_defaults(command=_autograd)
 
-    from app import cli_export, cli_import
+    from app import cli_export, cli_import, cli_runs, cli_train
 
-    for command in (train, check, cli_export.add(commands), autograd):
+    for command in (cli_train.add(commands), check, cli_export.add(commands), autograd):
         command.add_argument("--trust", action="store_true", help="run the project's own files of layers, this once")
     cli_import.add(commands)
+    cli_runs.add(commands)
     doctor = commands.add_parser("doctor", help="what this machine has and lacks")
     doctor.set_defaults(command=_doctor)
     return parser
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1 on")
     return number
 
 
-def _seed(text: str) -> int:
+def seed(text: str) -> int:
     number = int(text)
     if not 0 <= number < 2**63:
         raise argparse.ArgumentTypeError(f"{text} is not a whole number from 0 on")
@@ -113,35 +98,6 @@ def _seed(text: str) -> int:
 
 
 # -- commands ---------------------------------------------------------------------------------------------------------
-
-
-def _train(options: argparse.Namespace) -> int:
-    project = _with_options(read(options), options)
-    analysis = sound(project)
-    from app import preflight
-    from app.training.control import Control
-
-    job = preflight.job(project, analysis, str(options.data) if options.data else None)
-    if job.training.start is not None and not options.json:
-        from app.start_weights import words
-
-        print(words(job.training.start, job.source))
-    folder: Path = options.out
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    control = Control()
-    with _interruptible(control):
-        history, last = _watch(job, control, JsonLines() if options.json else Progress(project.training.epochs))
-    from app.training.events import Failed
-
-    if control.result is not None and control.result.state_dict is not None:
-        with writing(folder):
-            left = _leave(folder, project, job, control.result.state_dict, history)
-        if not options.json:
-            print(f"{folder}: {', '.join(left)}")
-    if isinstance(last, Failed):
-        raise Refused(f"{last.message} {last.cure}".strip(), 1)
-    return 0
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -211,22 +167,6 @@ def read(options: argparse.Namespace) -> Project:
         raise Refused(f"{path}: {error.strerror or error}") from error
 
 
-def _with_options(project: Project, options: argparse.Namespace) -> Project:
-    chosen = {name: getattr(options, name) for name in ("epochs", "device", "seed")}
-    training = replace(project.training, **{name: value for name, value in chosen.items() if value is not None})
-    if options.device is not None:
-        from app.training.devices import resolve
-        from app.training.job import JobError
-
-        try:
-            note = resolve(options.device).note
-        except JobError as error:
-            raise Refused(str(error)) from error
-        if note:
-            print(f"tapedeck: {note}", file=sys.stderr)
-    return replace(project, training=training)
-
-
 def _analysed(project: Project, alone: bool = False) -> tuple[Analysis, tuple[Problem, ...]]:
     from app import own_layers, preflight, start_weights
     from app.builder.analysis import analyse
@@ -256,62 +196,6 @@ def sound(project: Project, alone: bool = False) -> Analysis:
     if errors:
         raise Refused(f"{project.name} cannot run: {len(errors)} problem{'s' * (len(errors) > 1)}, see above", 1)
     return analysis
-
-
-def _watch(job: Job, control: Control, out: Output) -> tuple[Any, Event]:
-    """Run the job to its end; returns what was recorded and the last event."""
-    from app.training.history import History
-    from app.training.loop import train
-
-    history = History()
-    last: Event | None = None
-    for last in train(job, control):
-        history.add(last)
-        out.show(last)
-    assert last is not None
-    return history, last
-
-
-@contextmanager
-def _interruptible(control: Control) -> Iterator[None]:
-    """Ctrl+C ends the run after the step under way, so that its weights are kept; a second one ends the program."""
-
-    def stop(_number: int, _frame: Any) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        print("\ntapedeck: stopping; what was learnt is kept", file=sys.stderr)
-        control.stop()
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _leave(folder: Path, project: Project, job: Job, weights: Any, history: Any) -> list[str]:
-    """Write what the run leaves; returns the names of the files."""
-    from app.export.layers import write_model
-    from app.export.script import training_script, write_start
-    from app.training.start import StartError
-
-    model, *own = write_model(job.source, folder / "model.py", [folder / "train.py"])
-    (folder / "train.py").write_text(training_script(job), encoding="utf-8")
-    save(weights, folder / "weights.safetensors")
-    save(weights, folder / "weights.pt")
-    (folder / "metrics.csv").write_text(history.to_csv(), encoding="utf-8")
-    try:
-        start = write_start(job, folder / "train.py")
-    except StartError as error:  # the file went while the run went on; what was learnt is written already
-        print(f"tapedeck: train.py has no weights to start from: {error}", file=sys.stderr)
-        start = []
-    names = [model.name, *(path.name for path in own), "train.py", *(path.name for path in start)]
-    names += ["weights.safetensors", "weights.pt", "metrics.csv"]
-    try:
-        from app.views.pictures import run_pictures
-    except ImportError as error:
-        print(f"tapedeck: no pictures, Qt cannot be loaded ({error}); tapedeck doctor says more", file=sys.stderr)
-        return names
-    return [*names, *run_pictures(project, job, weights, history, folder)]
 
 
 def save(weights: Any, path: Path) -> None:

@@ -27,9 +27,8 @@ LEAVES = "atomic frozen source layer_files rng resources torchvision_import"
 
 # Values and pure functions over them.
 PURE = """
-    project project_file run_file sheet_file library trust own_layers preflight inspection examples builder data training
-    telemetry autograd export drawing layout graphviz_export state_dicts start_weights weights_files
-    runs
+    project project_file run_file sheet_file library trust own_layers preflight inspection examples builder data
+    training telemetry autograd export drawing layout graphviz_export state_dicts start_weights weights_files runs
 """
 
 # The only mutable truth, and what runs beside the window's thread.
@@ -41,7 +40,9 @@ ARROWS = {
     "cli_import": "cli cli_weights model_import own_layers project_file builder export start_weights",
     "cli_weights": "cli state_dicts start_weights project_file export",
     "cli_export": "cli project builder preflight export",
-    "cli": f"cli_export cli_import views {PURE} doctor run_output",
+    "cli_train": "cli project preflight start_weights runs training run_output export views",
+    "cli_runs": "cli project preflight own_layers builder runs",
+    "cli": f"cli_export cli_import cli_train cli_runs views {PURE} doctor run_output",
     "views": f"{GLUE} {PURE} model_import doctor",
     "model_import": "project project_file builder export",
     "run_output": "training",
@@ -70,7 +71,7 @@ ARROWS = {
     "autograd.drawing": "drawing",
     "training": "data telemetry",
     "telemetry": "",
-    "runs": "project project_file run_file data training weights_files",  # what is kept of a run, in its folder
+    "runs": "project project_file run_file data training weights_files export.weights",  # what is kept of a run
     "data": "",
     "export": "data training",
     "layout": "drawing",
@@ -79,7 +80,7 @@ ARROWS = {
 }
 
 # Arrows that are taken inside a function alone: a command draws no picture unless one is asked for.
-LAZY_ONLY = {("cli", "views"), ("main", "views"), ("main", "cli")}
+LAZY_ONLY = {("cli", "views"), ("cli_train", "views"), ("main", "views"), ("main", "cli")}
 
 # Where Qt may appear. `cli` asks a view.
 QT_ROOMS = f"main views {GLUE}"
@@ -92,7 +93,7 @@ TORCH_MODULES = """
     builder.constructor_code builder.containers builder.dependence builder.made_code builder.cost
     builder.custom_calls builder.explain builder.explain_joins builder.explain_layers builder.explain_shapes
     builder.explain_told builder.findings builder.importer builder.introspect builder.shapes builder.step_problems
-    builder.variables data.loaders data.preview data.readers data.splits data.transforms export telemetry
+    builder.variables data.file_readers data.loaders data.preview data.readers data.splits data.transforms export telemetry
     training.checkpoint training.recipes training.choices training.devices training.loop training.metrics
 """
 HEAVY = {"torch", "torchvision", "sklearn", "scipy", "safetensors"}

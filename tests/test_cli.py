@@ -39,7 +39,7 @@ def test_train_prints_events_and_leaves_everything(tmp_path: Path, capsys: pytes
     steps = [event for event in events if event["event"] == "step"]
     epochs = [event for event in events if event["event"] == "epoch"]
     assert [event["epoch"] for event in epochs] == [1, 2]
-    assert set(epochs[0]) == {"event", "epoch", "train_loss", "train_accuracy", "val_loss", "val_accuracy"}
+    assert set(epochs[0]) == {"event", "epoch", "step", "train_loss", "train_accuracy", "val_loss", "val_accuracy"}
     assert set(steps[0]) == {"event", "epoch", "step", "loss"}
     assert [event["step"] for event in steps] == list(range(1, len(steps) + 1))
     left = {path.name for path in out.iterdir()}

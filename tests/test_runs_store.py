@@ -10,8 +10,9 @@ import pytest
 
 from app.project import Project
 from app.runs import lock, store, tables
+from app.runs.going_on import going_on
 from app.runs.record import RunError
-from app.runs.recorder import GoingOn, Recorder
+from app.runs.recorder import Recorder
 from app.training import checkpoint
 from app.training.control import Control
 from app.training.events import Event, StepDone
@@ -31,9 +32,8 @@ def kept_run(
     """Take a run to its end, or to a step, and keep it as the window does."""
     resume = checkpoint.newest(go_on.checkpoints) if go_on else None
     kept = go_on or store.begin(folder, project(a_job))
-    there = checkpoint.load(resume)["position"] if resume else None
-    going_on = (lambda: GoingOn(there["step"], there["done"])) if there else None
-    recorder, control, events = Recorder(kept, project(a_job), a_job.source.text, going_on), Control(), []
+    there = (lambda: going_on(kept, resume)) if resume else None
+    recorder, control, events = Recorder(kept, project(a_job), a_job.source.text, there), Control(), []
     assert recorder.begin() == ""
     for event in train(a_job, control, folder=recorder.checkpoints, resume=resume):
         recorder.take(event)

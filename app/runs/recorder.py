@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,6 +16,7 @@ import msgspec
 from app import project_file
 from app.project import Project
 from app.runs import lock, record, store, tables
+from app.runs.going_on import GoingOn
 from app.runs.store import Kept
 from app.training.events import (
     EpochDone,
@@ -47,14 +47,6 @@ class Watcher(Protocol):
     def tell(self, events: list[Event]) -> None: ...
 
     def close(self) -> None: ...
-
-
-@dataclass(frozen=True)
-class GoingOn:
-    """A run goes on after `step`, when `epochs` had come to their end."""
-
-    step: int
-    epochs: int
 
 
 class Recorder:
@@ -174,8 +166,9 @@ class Recorder:
             events = self._events[:count]
             del self._events[:count]
             if events:
-                steps = [event for event in events if isinstance(event, StepDone)][-1:]  # the list asks for the last
-                self._history.extend([event for event in events if isinstance(event, Started | EpochDone)] + steps)
+                steps = [event for event in events if isinstance(event, StepDone)]
+                others = [event for event in events if isinstance(event, Started | EpochDone)]
+                self._history.extend([*others, *steps[-1:]])  # the list asks for the last step alone
                 self._append(events)
                 if self._watcher is not None:
                     self._watcher.tell(events)

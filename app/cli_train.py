@@ -1,0 +1,191 @@
+"""`tapedeck train`: a run without the window, kept in a folder, that can be stopped, ended and gone on with."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.run_output import JsonLines, Output, Progress
+
+if TYPE_CHECKING:
+    from app.project import Project
+    from app.runs.recorder import Recorder
+    from app.training.control import Control
+    from app.training.events import Event
+    from app.training.job import Job
+
+
+def add(commands: Any) -> argparse.ArgumentParser:
+    """Add the command to the parser."""
+    from app.cli import positive, seed
+
+    train: argparse.ArgumentParser = commands.add_parser(
+        "train", help="train a project and write code, weights, metrics and pictures"
+    )
+    train.add_argument("project", type=Path)
+    train.add_argument("--out", type=Path, required=True, help="folder for what the run leaves")
+    train.add_argument("--epochs", type=positive, help="instead of the project's")
+    train.add_argument("--device", help="auto, cpu, cuda:0, mps")
+    train.add_argument("--seed", type=seed, help="instead of the project's")
+    train.add_argument("--save-every", type=positive, metavar="N", help="a checkpoint every N batches, besides those "
+                       "of the best epoch and of the end")  # fmt: skip
+    train.add_argument("--resume", type=Path, metavar="DIR|FILE", help="go on from a checkpoint, or from the newest "
+                       "in a folder of an earlier run")  # fmt: skip
+    train.add_argument("--data", type=Path, help="folder of downloaded data sets")
+    train.add_argument("--json", action="store_true", help="a JSON line an event on stdout")
+    train.set_defaults(command=run)
+    return train
+
+
+def run(options: argparse.Namespace) -> int:
+    """Train to the end, and write what the run leaves."""
+    from app import cli, preflight
+    from app.training.control import Control
+    from app.training.events import Failed
+
+    project = _with_options(cli.read(options), options)
+    analysis = cli.sound(project)
+    job = preflight.job(project, analysis, str(options.data) if options.data else None)
+    if job.training.start is not None and not options.json:
+        from app.start_weights import words
+
+        print(words(job.training.start, job.source))
+    folder: Path = options.out
+    recorder, resume = _kept(folder, project, job, options.resume)
+    control = Control()
+    with _interruptible(control):
+        out: Output = JsonLines() if options.json else Progress(project.training.epochs)
+        history, last = _watch(job, control, out, recorder, resume)
+    if recorder.problem:
+        print(f"tapedeck: {cli.printable(recorder.problem)}", file=sys.stderr)
+    if control.result is not None and control.result.state_dict is not None:
+        with cli.writing(folder):
+            left = _leave(folder, project, job, control.result.state_dict, history)
+        if not options.json:
+            print(f"{folder}: {', '.join(left)}; run {recorder.kept.record.number} is kept in {recorder.kept.folder}")
+    if isinstance(last, Failed):
+        raise cli.Refused(f"{last.message} {last.cure}".strip(), 1)
+    return 0
+
+
+def _with_options(project: Project, options: argparse.Namespace) -> Project:
+    from app import cli
+
+    chosen = {name: getattr(options, name) for name in ("epochs", "device", "seed", "save_every")}
+    training = replace(project.training, **{name: value for name, value in chosen.items() if value is not None})
+    if options.device is not None:
+        from app.training.devices import resolve
+        from app.training.job import JobError
+
+        try:
+            note = resolve(options.device).note
+        except JobError as error:
+            raise cli.Refused(str(error)) from error
+        if note:
+            print(f"tapedeck: {note}", file=sys.stderr)
+    return replace(project, training=training)
+
+
+def _kept(folder: Path, project: Project, job: Job, resume: Path | None) -> tuple[Recorder, Path | None]:
+    """Where the run is kept: in that of the checkpoint if it lies in `folder`, else in a new one."""
+    from app import cli
+    from app.runs import going_on, store
+    from app.runs.record import RunError
+    from app.runs.recorder import Recorder
+    from app.training.checkpoint import CheckpointError
+
+    runs = folder / "runs"
+    if resume is None:
+        with cli.writing(folder):
+            return Recorder(store.begin(runs, project), project, job.source.text), None
+    try:
+        path = going_on.find_checkpoint(resume)
+        before = going_on.run_of(path)
+        if before is not None and before.goes_on:
+            raise RunError(f"{before.folder} is written by a run that goes on. Stop it first.")
+        with cli.writing(folder):
+            if before is None or before.folder.parent.resolve() != runs.resolve():
+                kept = store.begin(runs, project)
+                if before is not None:
+                    kept = store.changed(kept, beginning=before.record.beginning)
+                    going_on.copy_told(before, kept)
+            else:
+                kept = before
+            there = going_on.going_on(kept, path)
+    except (RunError, CheckpointError) as error:
+        raise cli.Refused(str(error)) from error
+    return Recorder(kept, project, job.source.text, lambda: there), path
+
+
+def _watch(
+    job: Job, control: Control, out: Output, recorder: Recorder, resume: Path | None
+) -> tuple[Any, Event]:
+    """Run the job to its end; returns what was recorded and the last event."""
+    from app.runs import store
+    from app.training.events import Saved
+    from app.training.history import History
+    from app.training.loop import train
+
+    problem = recorder.begin()
+    history = store.history_of(recorder.kept) if resume is not None and not problem else History()
+    last: Event | None = None
+    try:
+        for last in train(job, control, folder=None if problem else recorder.checkpoints, resume=resume):
+            history.add(last)
+            recorder.take(last)
+            # Where nobody asked for checkpoints the lines are those of the exported script.
+            if not isinstance(last, Saved) or last.problem or job.training.save_every:
+                out.show(last)
+    finally:
+        recorder.close()
+    assert last is not None
+    return history, last
+
+
+@contextmanager
+def _interruptible(control: Control) -> Iterator[None]:
+    """Ctrl+C ends the run after the step under way, so that its weights are kept; a second one ends the program."""
+
+    def stop(_number: int, _frame: Any) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        print("\ntapedeck: stopping; what was learnt is kept", file=sys.stderr)
+        control.stop()
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _leave(folder: Path, project: Project, job: Job, weights: Any, history: Any) -> list[str]:
+    """Write what the run leaves; returns the names of the files."""
+    from app import cli
+    from app.export.layers import write_model
+    from app.export.script import training_script, write_start
+    from app.training.start import StartError
+
+    model, *own = write_model(job.source, folder / "model.py", [folder / "train.py"])
+    (folder / "train.py").write_text(training_script(job), encoding="utf-8")
+    cli.save(weights, folder / "weights.safetensors")
+    cli.save(weights, folder / "weights.pt")
+    (folder / "metrics.csv").write_text(history.to_csv(), encoding="utf-8")
+    try:
+        start = write_start(job, folder / "train.py")
+    except StartError as error:  # the file went while the run went on; what was learnt is written already
+        print(f"tapedeck: train.py has no weights to start from: {error}", file=sys.stderr)
+        start = []
+    names = [model.name, *(path.name for path in own), "train.py", *(path.name for path in start)]
+    names += ["weights.safetensors", "weights.pt", "metrics.csv"]
+    try:
+        from app.views.pictures import run_pictures
+    except ImportError as error:
+        print(f"tapedeck: no pictures, Qt cannot be loaded ({error}); tapedeck doctor says more", file=sys.stderr)
+        return names
+    return [*names, *run_pictures(project, job, weights, history, folder)]

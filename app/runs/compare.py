@@ -1,0 +1,72 @@
+"""The settings of runs side by side, and which of them differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.run_file import data_record, training_record
+from app.runs import store
+from app.runs.record import RunError
+from app.runs.store import Kept
+
+NOTHING = "–"
+# What is not a field of data and training, before and after those.
+NET, WHERE = ("net", "parameters"), ("device", "torch", "threads", "python", "platform")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One line: what each run has, in their order."""
+
+    name: str
+    values: tuple[str, ...]
+
+    @property
+    def differs(self) -> bool:
+        return len(set(self.values)) > 1
+
+
+def settings(runs: Sequence[Kept]) -> tuple[Setting, ...]:
+    """All settings that any of the runs states; a default that a file does not state is a dash."""
+    told = [_told(kept) for kept in runs]
+    letters = _letters([values.pop("net") for values in told])
+    told = [{"net": letter, **values} for letter, values in zip(letters, told, strict=True)]
+    names = dict.fromkeys(name for values in told for name in values)
+    ordered = [*NET, *(name for name in names if name not in (*NET, *WHERE)), *WHERE]
+    return tuple(Setting(name, tuple(values.get(name, NOTHING) for values in told)) for name in ordered)
+
+
+def _told(kept: Kept) -> dict[str, str]:
+    found: dict[str, str] = {}
+    try:
+        project = store.project_of(kept)
+        found |= _flat("data", data_record(project.data)) | _flat("training", training_record(project.training))
+        found["net"] = (kept.folder / store.SOURCE).read_text(encoding="utf-8")
+    except (RunError, OSError) as error:
+        found["net"] = f"cannot be read: {error}"
+    begun, where = kept.record.beginning, kept.record.environment
+    if begun is not None:
+        found["parameters"] = f"{begun.parameters:,}"
+    if where is not None:
+        found |= {name: str(getattr(where, name)) for name in WHERE}
+    return found
+
+
+def _flat(prefix: str, value: Any) -> dict[str, str]:
+    """A line a leaf: `training.optimizer.lr`."""
+    if isinstance(value, Mapping):
+        found: dict[str, str] = {}
+        for name, part in value.items():
+            found |= _flat(prefix if name == "params" else f"{prefix}.{name}", part)
+        return found
+    if isinstance(value, list):
+        return {prefix: ", ".join(str(part) for part in value)}
+    return {prefix: str(value)}
+
+
+def _letters(texts: Sequence[str]) -> list[str]:
+    """A, B, C ... for texts of nets, the same for the same."""
+    known = list(dict.fromkeys(texts))
+    return [f"net {chr(ord('A') + known.index(text) % 26)}" for text in texts]

@@ -1,0 +1,120 @@
+"""Where a run goes on from, and what another one can begin with."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app import weights_files
+from app.runs import store
+from app.runs.record import RunError
+from app.runs.store import Kept
+from app.training.config import StartWeights
+
+
+@dataclass(frozen=True)
+class GoingOn:
+    """A run goes on after `step`, when `epochs` had come to their end."""
+
+    step: int
+    epochs: int
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint of a kept run; `step` is None where the record does not say it."""
+
+    path: Path
+    step: int | None
+
+    @property
+    def label(self) -> str:
+        """What it is, in words."""
+        what = {"last.pt": "the end", "best.pt": "the best validation loss"}.get(self.path.name, "")
+        step = f"step {self.step:,}" if self.step is not None else ""
+        return ", ".join(part for part in (what, step) if part) or self.path.name
+
+
+def checkpoints(kept: Kept) -> list[Checkpoint]:
+    """Those of a run, the newest first; nothing is read."""
+    found = []
+    for path in kept.checkpoints.glob("*.pt"):
+        by_step = path.stem.removeprefix("step-")
+        step = int(by_step) if by_step.isdigit() else kept.record.saved.get(path.name)
+        found.append(Checkpoint(path, step))
+    return sorted(found, key=lambda each: (each.step if each.step is not None else -1, each.path.name), reverse=True)
+
+
+def newest(kept: Kept) -> Path:
+    """The checkpoint that a run goes on from. Raises RunError if there is none that can be read."""
+    from app.training.checkpoint import newest
+
+    found = newest(kept.checkpoints)
+    if found is None:
+        raise RunError(f"{kept.record.title} has no checkpoint that can be read, so it cannot go on. Start it anew.")
+    return found
+
+
+def going_on(kept: Kept, path: Path) -> GoingOn:
+    """What a checkpoint says; later ones of the run are let go, they will be taken again.
+
+    Raises CheckpointError and OSError.
+    """
+    from app.training.checkpoint import CheckpointError, load
+
+    at = load(path)["position"]
+    for other in kept.checkpoints.glob("*.pt"):
+        try:
+            later = other.name != path.name and load(other)["position"]["step"] > at["step"]
+        except CheckpointError:
+            later = True
+        if later:
+            other.unlink(missing_ok=True)
+    return GoingOn(at["step"], at["done"])
+
+
+def run_of(path: Path) -> Kept | None:
+    """The kept run that a checkpoint lies in, if it does."""
+    folder = path.absolute().parent.parent
+    return next((kept for kept in store.listed(folder.parent) if kept.folder == folder), None)
+
+
+def find_checkpoint(path: Path) -> Path:
+    """The checkpoint that a file or a folder means: of a folder of runs that of the newest one. Raises RunError."""
+    from app.training.checkpoint import newest
+
+    if path.is_file():
+        return path
+    if not path.is_dir():
+        raise RunError(f"{path} is not there, neither as a checkpoint nor as a folder with one.")
+    runs = [kept.checkpoints for folder in (path / "runs", path) for kept in store.listed(folder)]
+    for folder in (*runs, path / store.CHECKPOINTS, path):
+        found = newest(folder) if folder.is_dir() else None
+        if found is not None:
+            return found
+    raise RunError(f"There is no checkpoint in {path} that can be read.")
+
+
+def copy_told(before: Kept, kept: Kept) -> None:
+    """Give a run what another one told, which it goes on from. Raises OSError."""
+    for name in (store.STEPS, store.EPOCHS, store.MEMORY, store.GRADIENTS, store.LOG, store.PROJECT, store.SOURCE):
+        if (before.folder / name).exists():
+            shutil.copyfile(before.folder / name, kept.folder / name)
+
+
+def weights_of(path: Path, name: str) -> StartWeights:
+    """The weights of a checkpoint as those that a run can start from: of the running mean where there is one.
+
+    Raises CheckpointError, OSError, and ValueError for weights that cannot be written.
+    """
+    from app.export.weights import save_safetensors
+    from app.training.checkpoint import load
+
+    state = load(path)
+    weights: dict[str, Any] = state["model"]
+    if state["average"] is not None:
+        prefix = "module."
+        weights = {key[len(prefix) :]: value for key, value in state["average"].items() if key.startswith(prefix)}
+    return weights_files.keep(lambda file: save_safetensors(weights, file), name)
