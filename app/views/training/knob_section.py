@@ -43,7 +43,7 @@ class KnobSection(Folding):
         """Show what the project holds."""
         self.form.set_values({name: knobs.of_field(name, getattr(training, name)) for name in self.form.rows})
         told = self.told(training)
-        self.set_summary(", ".join(told) or "off", bool(told))
+        self.set_summary(", ".join(told) or knobs.PLAIN.get(self.title(), "none"), bool(told))
 
     def told(self, training: TrainingConfig) -> list[str]:
         """What differs from the defaults."""

@@ -82,6 +82,10 @@ WORDS = {
     "Checkpoints": "Everything that a run needs to go on, written beside it.",
 }
 
+# What a folded section says where nothing differs from the defaults.
+PLAIN = {"Run": f"epochs {TrainingConfig.epochs}, batch_size {TrainingConfig.batch_size}", "Gradients": "as they come", "Precision and speed": "float32",
+         "Checkpoints": "best and last epoch"}  # fmt: skip
+
 
 def of_field(name: str, value: Any) -> Any:
     """A value of the config as its field shows it."""

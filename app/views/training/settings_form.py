@@ -150,7 +150,7 @@ class TrainingForm(QWidget):
             section.edited.connect(self._set_training)
             section.acted.connect(lambda section=section: self._reset(section))
         self._document.changed.connect(self._changed)
-        self._document.replaced.connect(lambda _project: self._unfold())
+        self._document.replaced.connect(self._replaced)
 
     def _lay_out(self) -> None:
         inside = QWidget()
@@ -189,6 +189,8 @@ class TrainingForm(QWidget):
 
     def set_analysis(self, analysis: Analysis) -> None:
         """What the net's modules are called now."""
+        if not analysis.source.modules:  # a net that is not sound has no text
+            return
         layers = layers_of(self._document.project, analysis)
         self.groups.set_layers(layers)
         self.speed.recompute.set_layers(layers)
@@ -227,6 +229,10 @@ class TrainingForm(QWidget):
         self.optimizer.show_choice(training.optimizer)
         self.loss.show_choice(training.loss)
         self.schedule.show_config(training, length_of(training, project.data))
+
+    def _replaced(self, project: Project) -> None:
+        self._show(project)
+        self._unfold()
 
     def _unfold(self) -> None:
         """Another project: open what every run has, and where something differs from the defaults."""
