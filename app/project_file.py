@@ -97,8 +97,19 @@ def _anchored(project: Project, folder: Path) -> Project:
     """The project with the whole paths of its files of layers, and of that with its start weights."""
     files = tuple(os.path.abspath(folder / name) if name else name for name in project.layer_files)
     project = replace(project, layer_files=files) if files != project.layer_files else project
+    project = _with_data(project, lambda path: os.path.abspath(folder / path))
     start = project.training.start
     return with_start(project, replace(start, path=os.path.abspath(folder / start.path))) if start else project
+
+
+def _with_data(project: Project, place: Callable[[str], str]) -> Project:
+    """The project with other paths of its data, as `place` makes them."""
+    data, labels = project.data, project.data.options.get("labels_file")
+    if data.path:
+        data = replace(data, path=place(data.path))
+    if isinstance(labels, str) and labels:
+        data = replace(data, options=data.options.set("labels_file", place(labels)))
+    return replace(project, data=data) if data is not project.data else project
 
 
 def with_start(project: Project, start: StartWeights | None) -> Project:
@@ -112,6 +123,7 @@ def _loosened(project: Project, folder: Path) -> Project:
     start = project.training.start
     if start is not None:
         project = with_start(project, replace(start, path=_beside(start.path, folder)))
+    project = _with_data(project, lambda path: _beside(path, folder))
     return replace(project, layer_files=tuple(_beside(name, folder) for name in project.layer_files))
 
 

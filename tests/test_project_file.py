@@ -119,12 +119,13 @@ OTHER_RUN = TrainingConfig(
     deterministic=True,
     anomaly=True,
     threads=2,
+    metrics=("f1", "auroc"),
 )
 
 
 OTHER_DATA = DataConfig(
     "made.moons", 0.3, 5, shuffle=False, drop_last=True, test_fraction=0.1, class_weights=True, path="a/b.csv",
-    options=FrozenMap(noise=0.3),
+    options=FrozenMap(noise=0.3), bad="skip",
 )  # fmt: skip
 
 

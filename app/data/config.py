@@ -16,7 +16,8 @@ class DataConfig:
     source that its authors split, `test_fraction` is the share of the part held out by them that is kept for the test.
     `shuffle` draws a new order for every epoch; `drop_last` leaves out a last batch that is not full. With
     `class_weights` the loss weighs rare classes as much as common ones. `options` are the source's own, those that
-    differ from its defaults; `path` is the file or folder of a source that reads one.
+    differ from its defaults; `path` is the file or folder of a source that reads one; what of it cannot be read is
+    left out where `bad` is "skip", and stops the run before it begins where it is "stop".
     """
 
     source: str = "sklearn.digits"
@@ -28,3 +29,4 @@ class DataConfig:
     class_weights: bool = False
     path: str = ""
     options: FrozenMap[str, Any] = field(default_factory=FrozenMap)
+    bad: str = "stop"

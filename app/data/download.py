@@ -157,7 +157,7 @@ def _untar(archive: Archive, part: Path, folder: Path, cancelled: Cancelled) -> 
         raise tarfile.TarError(f"{', '.join(sorted(missing))} is not in it")
 
 
-def _write(source: IO[bytes], target: Path, cancelled: Cancelled) -> None:
+def _write(source: IO[bytes] | gzip.GzipFile, target: Path, cancelled: Cancelled) -> None:
     """Write beside the target and rename, so that the target is whole or absent."""
     unpacked = target.with_name(f"{target.name}.part")
     try:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.data.archives import COLLECTIONS
-from app.data.spec import Option, SourceSpec
+from app.data.spec import TOKENS, Option, SourceSpec
 from app.frozen import FrozenMap
 
 DIGITS = "sklearn.digits"
@@ -27,6 +27,29 @@ _FAKE = (
     Option("count", "int", 1000, minimum=1, maximum=10_000_000, doc="How many samples are made."),
     Option("seed", "int", 0, minimum=0, maximum=2**63 - 1, doc="Decides samples and classes."),
 )
+
+
+_CSV = (
+    Option("inputs", "names", (), doc="Columns to learn from; all but the target where none is named."),
+    Option("target", "str", "", doc="The column to predict; the last where none is named."),
+    Option("task", "choice", "auto", choices=("auto", "classes", "values"), doc="Classes, or values to predict."),
+    Option("categories", "names", (), doc="Columns of numbers that stand for kinds: a value for each of them."),
+    Option("numbers", "names", (), doc="Columns to read as numbers, whatever else is in them."),
+    STANDARDISE,
+    Option("separator", "choice", "auto", choices=("auto", ",", ";", "tab", "|"), doc="What stands between fields."),
+    Option("header", "bool", True, doc="Whether the first row has the names of the columns."),
+)
+_TENSORS = (
+    Option("inputs", "str", "", doc="Name of the inputs in the file; found by itself where it is x, data ..."),
+    Option("labels", "str", "", doc="Name of the labels in the file; found by itself where it is y, targets ..."),
+    Option("labels_file", "str", "", doc="The .npy file with the labels, for inputs in a .npy file."),
+    replace(STANDARDISE, default=False),
+)
+_PICTURES = (
+    Option("size", "literal", (64, 64), doc="Height and width that every picture is resized to."),
+    Option("colour", "bool", True, doc="Three channels, or one of grey."),
+)
+_TEXT = (Option("context", "int", 64, minimum=1, maximum=1_000_000, doc="Characters in one sample."),)
 
 
 def _halves(spec: SourceSpec, options: Mapping[str, Any]) -> SourceSpec:
@@ -60,7 +83,7 @@ def _pictures(name: str, label: str, what: str, shape: tuple[int, ...], classes:
     summary = f"{what}: {count:,} to train on, {held_out:,} to validate, as their authors split them."
     return SourceSpec(
         key, f"{label} (torchvision)", summary, shape, classes, per_class, own_split=True, held_out=held_out,
-        download_bytes=COLLECTIONS[key].size, host=host,
+        download_bytes=COLLECTIONS[key].size, host=host, as_bytes=shape[0] == 3,
     )  # fmt: skip
 
 
@@ -121,6 +144,14 @@ _SOURCES = (
     _pictures("STL10", "STL-10", "13,000 colour photographs of 96×96", (3, 96, 96),
               ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck"),
               (500,) * 10, 8_000, "ai.stanford.edu"),
+    SourceSpec("file.csv", "CSV file …", "A table in text: a row a sample, columns of your choice to learn from and "
+               "one to predict.", picks="file", pattern="*.csv *.tsv *.txt", options=_CSV),
+    SourceSpec("file.tensors", "Tensors (.npz, .npy, .pt) …", "Two arrays of a file: inputs and labels, a sample a "
+               "row. Nothing in the file is run.", picks="file", pattern="*.npz *.npy *.pt", options=_TENSORS),
+    SourceSpec("file.pictures", "Folder of pictures …", "A folder for each class with its pictures in it, as "
+               "torchvision's ImageFolder takes them; each is resized.", picks="folder", options=_PICTURES),
+    SourceSpec("file.text", "Text file as characters …", "From each character of a piece the next one is to be told.",
+               picks="file", pattern="*", dtype="int64", task=TOKENS, options=_TEXT),
 )  # fmt: skip
 
 SOURCES: FrozenMap[str, SourceSpec] = FrozenMap({spec.key: spec for spec in _SOURCES})

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import csv
+import threading
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -11,13 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from app.data import readers
+from app.data import facts, file_readers, readers, surveys
 from app.data.config import DataConfig
 from app.data.known import DIGITS
 from app.data.samples import TensorSamples
-from app.data.sources import Watch, is_present, options_of, spec_of
-from app.data.spec import CLASSES, VALUES, DataError, DataInfo, Dataset, NotDownloaded, SourceSpec
-from app.data.splits import standardised, stratified_split
+from app.data.sources import SOURCES, Watch, is_present, options_of, spec_of
+from app.data.spec import CLASSES, VALUES, DataError, DataInfo, Dataset, NotDownloaded, ReadingStopped, SourceSpec
+from app.data.splits import split_in_order, standardised, stratified_split
+from app.frozen import FrozenMap
 
 Pair = tuple[Tensor, Tensor]
 Parts = tuple[Pair, Pair, Pair]
@@ -25,15 +29,109 @@ Parts = tuple[Pair, Pair, Pair]
 
 def read(config: DataConfig, root: Path, watch: Watch) -> Dataset:
     """The data of a config that was checked. Raises NotDownloaded, DataError."""
-    spec, options = spec_of(config), options_of(config)
-    parts = _authors_parts(config, spec, root) if spec.own_split else _split(config, spec, options, watch)
-    return _dataset(config, spec, parts)
+    options = options_of(config)
+    if SOURCES[config.source].own_split:
+        spec = spec_of(config)
+        return _dataset(spec, _authors_parts(config, spec, root))
+    if SOURCES[config.source].picks:
+        found = read_files(config, watch)
+        spec, whole = found.spec, (found.inputs, found.labels)
+        if spec.bad and config.bad == "stop":
+            raise DataError(bad_words(spec) + " Mend the data, or have such samples skipped (Training, Data).")
+    else:
+        spec, whole = spec_of(config), _WHOLE[config.source](options)
+    return _dataset(spec, _split(config, spec, options, whole))
 
 
-def _split(config: DataConfig, spec: SourceSpec, options: Mapping[str, Any], watch: Watch) -> Parts:
-    inputs, labels = _WHOLE[spec.key](options)
-    ids = labels if spec.task == CLASSES else torch.zeros(len(labels))
-    split = stratified_split(ids, config.validation_fraction, config.test_fraction, config.split_seed)
+def bad_words(spec: SourceSpec) -> str:
+    """The sentence on what could not be read."""
+    first = "; ".join(spec.bad[:3])
+    more = f" and {len(spec.bad) - 3:,} more" if len(spec.bad) > 3 else ""
+    return f"{len(spec.bad):,} sample{'s' * (len(spec.bad) > 1)} of {spec.label} cannot be read: {first}{more}."
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was read of a person's files: all samples before they are split."""
+
+    spec: SourceSpec
+    inputs: Tensor
+    labels: Tensor
+
+
+def read_files(config: DataConfig, watch: Watch) -> Found:
+    """Read a person's files, or take them as they were read last. Raises DataError, which is remembered as well."""
+    key = facts.key_of(config)
+    with _READING:
+        if _last and _last[0][0] == key:
+            return _last[0][1]
+        _last.clear()  # first, so that not both are held
+        try:
+            found = _read_files(config, watch)
+        except DataError as error:
+            if not isinstance(error, ReadingStopped):
+                facts.remember(key, error)
+            raise
+        _last.append((key, found))
+        facts.remember(key, found.spec)
+        return found
+
+
+_READING = threading.Lock()
+_last: list[tuple[Hashable, Found]] = []
+
+
+def _read_files(config: DataConfig, watch: Watch) -> Found:
+    spec, path = SOURCES[config.source], Path(config.path)
+    try:
+        survey = surveys.SURVEYS[spec.key](path, options_of(config))
+        more = {"watch": watch} if spec.key == "file.pictures" else {}
+        inputs, labels, bad = _FILES[spec.key](path, **survey.arguments, **more)
+    except FileNotFoundError as error:
+        raise DataError(f"{error.filename} is not there. Choose the {spec.picks} again.") from error
+    except (OSError, ValueError, KeyError, RuntimeError, csv.Error, MemoryError) as error:
+        raise DataError(f"{path.name} cannot be read: {error}") from error
+    if not len(inputs):
+        first = f" The first: {bad[0]}." if bad else ""
+        raise DataError(f"{path} has no sample that can be read.{first}")
+    return Found(_described(spec, path, survey, inputs, labels, tuple(bad)), inputs, labels)
+
+
+def _described(
+    spec: SourceSpec, path: Path, survey: surveys.Survey, inputs: Tensor, labels: Tensor, bad: tuple[str, ...]
+) -> SourceSpec:
+    """What is known of files once they are read."""
+    task = surveys.task_of(inputs, labels) if spec.key == "file.tensors" else survey.task
+    classes = survey.classes
+    if spec.key == "file.tensors" and task != VALUES:
+        classes = tuple(map(str, range(int(labels.max()) + 1)))
+    per_class = torch.bincount(labels, minlength=len(classes)).tolist() if task == CLASSES else [len(labels)]
+    return replace(
+        spec,
+        label=path.name,
+        shape=tuple(inputs.shape[1:]),
+        classes=classes,
+        per_class=tuple(per_class),
+        dtype="float32" if inputs.dtype == torch.uint8 else str(inputs.dtype).removeprefix("torch."),
+        task=task,
+        label_shape=tuple(labels.shape[1:]),
+        columns=survey.columns,
+        notes=survey.notes,
+        bad=bad,
+        arguments=FrozenMap(survey.arguments),
+        as_bytes=inputs.dtype == torch.uint8,
+        all_columns=survey.all_columns,
+    )
+
+
+def _split(config: DataConfig, spec: SourceSpec, options: Mapping[str, Any], whole: Pair) -> Parts:
+    inputs, labels = whole
+    shares = config.validation_fraction, config.test_fraction
+    if spec.key == "file.text":
+        split = split_in_order(len(labels), *shares)
+    else:
+        ids = labels if spec.task == CLASSES else torch.zeros(len(labels))
+        split = stratified_split(ids, *shares, config.split_seed)
     if options.get("standardise"):
         inputs = standardised(inputs, split[0])
     training, validation, test = ((inputs[part], labels[part]) for part in split)
@@ -53,7 +151,7 @@ def _authors_parts(config: DataConfig, spec: SourceSpec, root: Path) -> Parts:
     return training, (inputs[validation], labels[validation]), (inputs[test], labels[test])
 
 
-def _dataset(config: DataConfig, spec: SourceSpec, parts: Parts) -> Dataset:
+def _dataset(spec: SourceSpec, parts: Parts) -> Dataset:
     training, validation, test = (TensorSamples(*part, _ready(part[0])) for part in parts)
     if not len(training):
         raise DataError(f"{spec.label}: no sample is left to train on. Make validation_fraction smaller.")
@@ -105,6 +203,12 @@ _WHOLE: dict[str, Callable[[Mapping[str, Any]], Pair]] = {
     **{f"sklearn.{name}": lambda options, name=name: readers.read_table(name)  # type: ignore[misc]
        for name in ("iris", "wine", "breast_cancer")},
 }  # fmt: skip
+_FILES: dict[str, Callable[..., tuple[Tensor, Tensor, list[str]]]] = {
+    "file.csv": file_readers.read_csv,
+    "file.tensors": file_readers.read_tensors,
+    "file.pictures": file_readers.read_pictures,
+    "file.text": file_readers.read_text,
+}
 _AUTHORS: dict[str, Callable[[Path, bool], Pair]] = {
     **{f"torchvision.{name}": partial(_idx, name) for name in ("MNIST", "FashionMNIST", "KMNIST")},
     **{f"torchvision.{name}": partial(_cifar, name) for name in ("CIFAR10", "CIFAR100")},

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from app.data import facts
 from app.data.archives import COLLECTIONS
 from app.data.config import DataConfig
 from app.data.known import DIGITS, MNIST, SOURCES
@@ -13,7 +14,8 @@ from app.data.spec import DataError, DataInfo, Dataset, NotDownloaded, SourceSpe
 
 __all__ = [
     "DIGITS", "MNIST", "SOURCES", "DataError", "DataInfo", "Dataset", "NotDownloaded", "SourceSpec", "UnknownSource",
-    "Watch", "check", "default_root", "is_present", "load", "options_of", "spec_of",
+    "Watch", "look", "check", "default_root", "is_present", "load", "options_of",
+    "spec_of",
 ]  # fmt: skip
 
 # Told of what is read: done, total, and the name of it. What it raises ends the reading.
@@ -26,11 +28,29 @@ class UnknownSource(DataError):
 
 
 def spec_of(config: DataConfig) -> SourceSpec:
-    """The source that `config` names, with what its options decide. Raises UnknownSource, DataError."""
+    """The source that `config` names, with what its options decide and what was read of its files.
+
+    Nothing is read for it: see `look`. Raises UnknownSource, DataError for files that were found unusable.
+    """
     if config.source not in SOURCES:
         raise UnknownSource(config.source)
     spec = SOURCES[config.source]
+    if spec.picks:
+        found = facts.recall(config)
+        if isinstance(found, DataError):
+            raise found
+        return found or spec
     return spec.sized(spec, options_of(config)) if spec.sized is not None else spec
+
+
+def look(config: DataConfig, watch: Watch = lambda done, total, name: None) -> SourceSpec:
+    """As `spec_of`, but files of the person's are read for it where nobody has. Raises UnknownSource, DataError."""
+    spec = spec_of(config)
+    if spec.is_read:
+        return spec
+    from app.data.loaders import read_files
+
+    return read_files(config, watch).spec
 
 
 def options_of(config: DataConfig) -> dict[str, Any]:
@@ -48,8 +68,14 @@ def options_of(config: DataConfig) -> dict[str, Any]:
 
 def check(config: DataConfig) -> None:
     """Refuse what nothing can be read with; nothing is read. Raises DataError."""
-    spec = spec_of(config)
+    if config.source not in SOURCES:
+        raise UnknownSource(config.source)
+    spec = SOURCES[config.source]
     options_of(config)
+    if config.bad not in ("stop", "skip"):
+        raise DataError(f"bad is {config.bad!r}; it must be stop or skip.")
+    if spec.picks and not config.path:
+        raise DataError(f"{spec.label.removesuffix(' …')}: no {spec.picks} is chosen. Choose one under Training, Data.")
     for name in ("validation_fraction", "test_fraction"):
         share = getattr(config, name)
         if not isinstance(share, int | float) or not 0 <= share < 1:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.data.samples import Samples, TensorSamples
+from app.frozen import FrozenMap
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,6 +18,13 @@ CLASSES, VALUES, TOKENS = "classes", "values", "tokens"
 
 class DataError(Exception):
     """Data that cannot be used; the text says which, why and what to do."""
+
+
+class ReadingStopped(DataError):
+    """A person wanted no more of the reading."""
+
+    def __init__(self) -> None:
+        super().__init__("Reading the data was stopped.")
 
 
 class NotDownloaded(DataError):
@@ -79,7 +87,9 @@ class SourceSpec:
     `download_bytes` is 0 for data that need no download. `task` is "classes", "values" or "tokens", see
     `app.training.metrics.Task`; `label_shape` is the label of one sample. `picks` is "file" or "folder" for a source
     that reads one of the person's; until it is read its `shape` and `per_class` are empty. `columns` names the values
-    of a table. `sized` works out what the options decide.
+    of a table. `sized` works out what the options decide. Once a file is read, `bad` names what of it could not be,
+    `arguments` are those that its reader was called with, and `all_columns` are those that there are to choose from.
+    `as_bytes` says that samples are kept as bytes and become numbers in [0, 1] a batch at a time.
     """
 
     key: str
@@ -96,10 +106,20 @@ class SourceSpec:
     task: str = CLASSES
     label_shape: tuple[int, ...] = ()
     picks: str = ""
+    pattern: str = ""
     columns: tuple[str, ...] = ()
     options: tuple[Option, ...] = ()
     sized: Callable[[SourceSpec, Mapping[str, Any]], SourceSpec] | None = None
     notes: tuple[str, ...] = ()
+    bad: tuple[str, ...] = ()
+    arguments: FrozenMap[str, Any] = field(default_factory=FrozenMap)
+    all_columns: tuple[str, ...] = ()
+    as_bytes: bool = False
+
+    @property
+    def is_read(self) -> bool:
+        """Whether shape and counts are known."""
+        return bool(self.per_class) or not self.picks
 
     @property
     def megabytes(self) -> float:

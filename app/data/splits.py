@@ -35,3 +35,11 @@ def standardised(inputs: Tensor, training: Tensor) -> Tensor:
 def balanced_weights(counts: Tensor) -> Tensor:
     """A weight for each class, (C,) float32, by how many samples there are of it: rare ones weigh as much together."""
     return counts.sum() / (len(counts) * counts.clamp(min=1))
+
+
+def split_in_order(count: int, validation: float, test: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Indices (training, validation, test) of samples that follow one another: the last ones are held out."""
+    validating = round(count * validation)
+    first = max(count - validating - round(count * test), 0)
+    numbers = torch.arange(count)
+    return numbers[:first], numbers[first : first + validating], numbers[first + validating :]

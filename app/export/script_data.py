@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pprint import pformat
 from typing import Any
 
 from app.data.archives import COLLECTIONS
@@ -25,7 +26,8 @@ class Reading:
 
     For data that their authors split it gives those to learn from, and `held_out` the others. `missing` are lines for
     files that are not there, `functions` are carried word for word, `imports` are those of the standard library, and
-    `needs` is said in words. `folder` is where the data are, "" for those that are nowhere.
+    `needs` is said in words. `folder` is where the data are, "" for those that are nowhere; `left_out` are lines on
+    `bad`, what cannot be read, where the call gives that too.
     """
 
     call: str
@@ -35,17 +37,23 @@ class Reading:
     folder: str = ""
     missing: tuple[str, ...] = ()
     held_out: str = ""
+    constants: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 def data_parts(job: Job, spec: SourceSpec) -> dict[str, str]:
     """The parts of the script's text that differ between data."""
-    from app.data import splits
+    from app.data import readers, splits
 
     data, options = job.data, options_of(job.data)
-    reading = _READINGS[spec.key](options, job)
+    reading = _file(spec, job) if spec.picks else _READINGS[spec.key](options, job)
     functions = list(reading.functions)
-    if not spec.own_split or data.test_fraction:
+    if spec.key == "file.text":
+        functions.append(splits.split_in_order)
+    elif not spec.own_split or data.test_fraction:
         functions.append(splits.stratified_split)
+    if spec.as_bytes:
+        functions.append(readers.as_floats)
     if options.get("standardise"):
         functions.append(splits.standardised)
     if data.class_weights:
@@ -70,16 +78,21 @@ def _constants(data: DataConfig, spec: SourceSpec, reading: Reading) -> list[str
     if not spec.own_split:
         lines.append(f"VALIDATION_FRACTION = {data.validation_fraction!r}")
     if not spec.own_split or data.test_fraction:
-        lines += [f"TEST_FRACTION = {data.test_fraction!r}", f"SPLIT_SEED = {data.split_seed!r}"]
-    return lines
+        lines.append(f"TEST_FRACTION = {data.test_fraction!r}")
+        lines += [f"SPLIT_SEED = {data.split_seed!r}"] if spec.key != "file.text" else []
+    return [*lines, *reading.constants]
 
 
 def _split_lines(spec: SourceSpec, options: Mapping[str, Any], reading: Reading) -> list[str]:
     ids = "labels" if spec.task == CLASSES else "torch.zeros(len(labels))"
+    split = f"stratified_split({ids}, VALIDATION_FRACTION, TEST_FRACTION, SPLIT_SEED)"
+    if spec.key == "file.text":
+        split = "split_in_order(len(labels), VALIDATION_FRACTION, TEST_FRACTION)"
     lines = [
         *reading.missing,
-        f"samples, labels = {reading.call}",
-        f"training, validation, _ = stratified_split({ids}, VALIDATION_FRACTION, TEST_FRACTION, SPLIT_SEED)",
+        f"samples, labels{', bad' if reading.left_out else ''} = {reading.call}",
+        *reading.left_out,
+        f"training, validation, _ = {split}",
     ]
     if options.get("standardise"):
         lines.append("samples = standardised(samples, training)")
@@ -115,7 +128,7 @@ def terms(job: Job, spec: SourceSpec) -> Terms:
         output = "output.transpose(1, -1)"
     axis = {CLASSES: "1", TOKENS: "-1", VALUES: ""}[spec.task]
     correct = f"(output.argmax({axis}) == labels[batch]).sum()" if axis else ""
-    inputs = "as_floats(samples[batch])" if spec.key in _BYTES else "samples[batch]"
+    inputs = "as_floats(samples[batch])" if spec.as_bytes else "samples[batch]"
     return Terms(inputs, inputs, target=target, output=output, correct=correct, picture=len(spec.shape) == 3)
 
 
@@ -202,7 +215,7 @@ def _cifar(name: str, options: Mapping[str, Any], job: Job) -> Reading:
     from app.data import readers
 
     return Reading(
-        f'read_cifar(path, "{name}", train=True)', (readers.read_cifar, readers.as_floats),
+        f'read_cifar(path, "{name}", train=True)', (readers.read_cifar,),
         f"torch, torchvision and the files of {name}", (), job.data_root or "data",
         _missing(name, f'path / "{COLLECTIONS[f"torchvision.{name}"].folder}"'),
         f'read_cifar(path, "{name}", train=False)',
@@ -214,7 +227,7 @@ def _svhn(options: Mapping[str, Any], job: Job) -> Reading:
 
     training, held_out = (f'path / "{part}_32x32.mat"' for part in ("train", "test"))
     return Reading(
-        f"read_svhn({training})", (readers.read_svhn, readers.as_floats), "torch, scipy and the files of SVHN",
+        f"read_svhn({training})", (readers.read_svhn,), "torch, scipy and the files of SVHN",
         (), job.data_root or "data", _missing("SVHN", held_out, 'split=\'test\', '), f"read_svhn({held_out})",
     )  # fmt: skip
 
@@ -224,12 +237,42 @@ def _stl10(options: Mapping[str, Any], job: Job) -> Reading:
 
     folder = 'path / "stl10_binary"'
     return Reading(
-        f'read_stl10({folder}, "train")', (readers.read_stl10, readers.as_floats), "torch and the files of STL10",
+        f'read_stl10({folder}, "train")', (readers.read_stl10,), "torch and the files of STL10",
         (), job.data_root or "data", _missing("STL10", folder), f'read_stl10({folder}, "test")',
     )  # fmt: skip
 
 
-_BYTES = frozenset(f"torchvision.{name}" for name in ("CIFAR10", "CIFAR100", "SVHN", "STL10"))
+def _file(spec: SourceSpec, job: Job) -> Reading:
+    """A person's own file: how it is read was found out when it was read here, and stands at the top of the script."""
+    from app.data import file_readers
+
+    reader, helpers, standard, others = {
+        "file.csv": ("read_csv", ("cell_values",), ("csv", "math"), ("Mapping", "Sequence")),
+        "file.tensors": ("read_tensors", ("kind_of",), (), ()),
+        "file.pictures": ("read_pictures", ("picture_files", "read_picture"), (), ("Callable", "Sequence")),
+        "file.text": ("read_text", (), (), ()),
+    }[spec.key]
+    how = pformat(_plain(spec.arguments), width=110, sort_dicts=False)
+    first = '{len(bad)} samples of {path} cannot be read, the first: {bad[0]}'
+    left_out = ("if bad:", f'    raise SystemExit(f"{first}")')
+    if job.data.bad == "skip":
+        left_out = ("if bad:", f'    print(f"{first}", file=sys.stderr)')
+    imports = [f"import {name}" for name in standard if name != "math"]
+    imports += [f"from collections.abc import {', '.join(others)}"] if others else []
+    imports += ["import sys"] if job.data.bad == "skip" else []
+    functions = tuple(getattr(file_readers, name) for name in (*helpers, reader))
+    words = "{path} is not there. Say with --data where the data are."
+    missing = ("if not path.exists():", f'    raise SystemExit(f"{words}")')
+    needs = {"file.pictures": "torch and Pillow"}.get(spec.key, "torch")
+    return Reading(f"{reader}(path, **HOW)", functions, needs, tuple(imports), job.data.path, missing, "",
+                   (f"HOW = {how}",), left_out)  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    """Frozen maps as dictionaries, which have a `repr` in Python."""
+    return {key: _plain(one) for key, one in value.items()} if isinstance(value, Mapping) else value
+
+
 _READINGS: dict[str, Callable[[Mapping[str, Any], Job], Reading]] = {
     DIGITS: _digits,
     **{f"sklearn.{name}": partial(_sklearn, name) for name in ("iris", "wine", "breast_cancer")},

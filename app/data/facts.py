@@ -1,0 +1,51 @@
+"""What was read off a person's own files, remembered as long as they are not written to.
+
+Looking is quick (a stat for each file or folder); reading is done by `app.data.loaders`, off the window's thread.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable
+from pathlib import Path
+
+from app.data.config import DataConfig
+from app.data.spec import DataError, SourceSpec
+
+REMEMBERED = 32
+_LOCK = threading.Lock()
+_facts: OrderedDict[Hashable, SourceSpec | DataError] = OrderedDict()
+
+
+def key_of(config: DataConfig) -> Hashable:
+    """What decides what is read, the state of the files among it."""
+    more = str(config.options.get("labels_file", ""))
+    return config.source, config.path, config.options, config.bad, _stamp(config.path), more and _stamp(more)
+
+
+def recall(config: DataConfig) -> SourceSpec | DataError | None:
+    """What is known of the files as they are now; an error if they cannot be used, None if nobody has read them."""
+    with _LOCK:
+        return _facts.get(key_of(config))
+
+
+def remember(key: Hashable, found: SourceSpec | DataError) -> None:
+    with _LOCK:
+        _facts[key] = found
+        while len(_facts) > REMEMBERED:
+            _facts.popitem(last=False)
+
+
+def _stamp(path: str) -> Hashable:
+    """When a file or a folder and its folders were last written to; None for what is not there."""
+    try:
+        if not os.path.isdir(path):
+            stat = Path(path).stat()
+            return stat.st_mtime_ns, stat.st_size
+        with os.scandir(path) as entries:
+            inside = sorted((one.name, one.stat().st_mtime_ns) for one in entries if one.is_dir())
+        return os.stat(path).st_mtime_ns, tuple(inside)
+    except OSError:
+        return None

@@ -1,0 +1,158 @@
+"""Reading a person's own files into tensors. The exported `train.py` carries these functions word for word.
+
+Each gives inputs, labels, and what could not be read, named by row or file; that is left out of the tensors. torch is
+imported at the top because the texts stand alone in that script: import this module lazily.
+"""
+
+import csv
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+
+def read_csv(
+    path: Path,
+    separator: str,
+    header: bool,
+    columns: Mapping[int, Sequence[str] | None],
+    target: int,
+    classes: Sequence[str] | None,
+) -> tuple[Tensor, Tensor, list[str]]:
+    """Rows of a table in text: inputs (N, values), and class ids (N,) or values to predict (N, 1).
+
+    `columns` are the places of the inputs: a number each, or one value for each of the texts that are named. `classes`
+    are the texts of the target, None for numbers.
+    """
+    inputs: list[list[float]] = []
+    labels: list[float] = []
+    ids = {text: number for number, text in enumerate(classes or ())}
+    bad: list[str] = []
+    with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
+        table = csv.reader(file, delimiter=separator)
+        width = 0
+        for row in table:
+            first = row and not width
+            width = width or len(row)
+            if not row or (header and first):
+                continue
+            try:
+                if len(row) != width:
+                    raise ValueError(f"{len(row)} fields instead of {width}")
+                values = [value for place, texts in columns.items() for value in cell_values(row[place], texts, place)]
+                known = cell_values(row[target], None, target)[0] if classes is None else ids[row[target].strip()]
+            except (ValueError, KeyError) as error:
+                words = error if isinstance(error, ValueError) else f"column {target + 1} is no class, but {error}"
+                bad.append(f"row {table.line_num}: {words}")
+                continue
+            inputs.append(values)
+            labels.append(known)
+    known_all = torch.tensor(labels, dtype=torch.float32).unsqueeze(1) if classes is None else torch.tensor(labels)
+    return torch.tensor(inputs, dtype=torch.float32), known_all, bad
+
+
+def cell_values(text: str, texts: Sequence[str] | None, place: int) -> list[float]:
+    """A field of a table as a number, or as a 1 for the text that it is and 0 for the others. Raises ValueError."""
+    text = text.strip()
+    if texts is not None:
+        if text not in texts:
+            raise ValueError(f"column {place + 1} is {text!r}" if text else f"column {place + 1} is empty")
+        return [float(text == other) for other in texts]
+    try:
+        value = float(text)
+    except ValueError:
+        words = f"{text!r}, no number" if text else "empty"
+        raise ValueError(f"column {place + 1} is {words}") from None
+    if not math.isfinite(value):
+        raise ValueError(f"column {place + 1} is {text}")
+    return [value]
+
+
+def read_tensors(path: Path, inputs: str, labels: str) -> tuple[Tensor, Tensor, list[str]]:
+    """Two tensors of a .npz or .pt file by their names, or of two .npy files; samples that are not finite are bad."""
+    if path.suffix == ".pt":
+        held = torch.load(path, map_location="cpu", weights_only=True)
+        held = held if isinstance(held, dict) else {str(number): value for number, value in enumerate(held)}
+        samples, known = held[inputs], held[labels]
+    else:
+        import numpy as np
+
+        if path.suffix == ".npy":
+            samples, known = (torch.from_numpy(np.load(file, allow_pickle=False)) for file in (path, Path(labels)))
+        else:
+            with np.load(path, allow_pickle=False) as arrays:
+                samples, known = torch.from_numpy(arrays[inputs]), torch.from_numpy(arrays[labels])
+    if samples.ndim == 0 or known.ndim == 0 or len(samples) != len(known):
+        raise ValueError(f"{tuple(samples.shape)} inputs do not go with {tuple(known.shape)} labels")
+    samples = samples if samples.dtype in (torch.uint8, torch.int64) else samples.to(kind_of(samples))
+    known = known.to(kind_of(known))
+    if known.is_floating_point():
+        known = known.unsqueeze(1) if known.ndim == 1 else known
+    elif known.ndim == 2 and known.shape[1] == 1:
+        known = known.flatten()
+    good = samples.flatten(1).isfinite().all(1) if samples.ndim > 1 else samples.isfinite()
+    good &= known.flatten(1).isfinite().all(1) if known.ndim > 1 else known.isfinite()
+    if not known.is_floating_point():
+        good &= (known >= 0).reshape(len(known), -1).all(1)
+    words = "a value that is not finite, or a class below 0"
+    bad = [f"sample {number}: {words}" for number in (~good).nonzero().flatten().tolist()]
+    return (samples, known, bad) if not bad else (samples[good], known[good], bad)
+
+
+def kind_of(values: Tensor) -> torch.dtype:
+    """float32 for every kind of number with a point, int64 for whole ones."""
+    return torch.float32 if values.is_floating_point() or values.dtype == torch.bool else torch.int64
+
+
+def read_pictures(
+    path: Path,
+    classes: Sequence[str],
+    size: Sequence[int],
+    colour: bool,
+    watch: Callable[[int, int, str], None] | None = None,
+) -> tuple[Tensor, Tensor, list[str]]:
+    """Pictures in a folder for each class, resized: (N, 3 or 1, height, width) uint8 and class ids (N,)."""
+    files = [(file, number) for number, name in enumerate(classes) for file in picture_files(path / name)]
+    pictures, ids, bad = [], [], []
+    for done, (file, number) in enumerate(files):
+        if watch is not None:
+            watch(done, len(files), file.name)
+        try:
+            pictures.append(read_picture(file, size, colour))
+            ids.append(number)
+        except (OSError, ValueError, SyntaxError) as error:  # what decoders raise for files that are torn
+            bad.append(f"{file.parent.name}/{file.name}: {error}")
+    shape = (3 if colour else 1, *size)
+    return torch.stack(pictures) if pictures else torch.empty(0, *shape), torch.tensor(ids, dtype=torch.int64), bad
+
+
+def picture_files(folder: Path) -> list[Path]:
+    """The pictures below a folder, in the order of their names."""
+    kinds = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp"}
+    return sorted(file for file in folder.rglob("*") if file.suffix.lower() in kinds)
+
+
+def read_picture(file: Path, size: Sequence[int], colour: bool) -> Tensor:
+    """One picture, resized to (height, width): (3 or 1, height, width) uint8."""
+    import numpy as np
+    from PIL import Image
+
+    with Image.open(file) as opened:
+        picture = opened.convert("RGB" if colour else "L").resize((size[1], size[0]), Image.Resampling.BILINEAR)
+    values = torch.from_numpy(np.array(picture))
+    return values.permute(2, 0, 1) if colour else values.unsqueeze(0)
+
+
+def read_text(path: Path, characters: str, context: int) -> tuple[Tensor, Tensor, list[str]]:
+    """A text in pieces of `context` characters: their numbers (N, context), and those of the characters that follow."""
+    numbers, ids, bad = {letter: number for number, letter in enumerate(characters)}, [], []
+    for line, raw in enumerate(path.read_bytes().splitlines(keepends=True), 1):
+        try:
+            ids += [numbers[letter] for letter in raw.decode("utf-8")]
+        except (UnicodeDecodeError, KeyError):
+            bad.append(f"line {line}: it is no text in UTF-8")
+    pieces = max((len(ids) - 1) // context, 0)
+    text = torch.tensor(ids[: pieces * context + 1], dtype=torch.int64)
+    return text[:-1].reshape(pieces, context), text[1:].reshape(pieces, context), bad

@@ -1,0 +1,219 @@
+"""A first look at a person's own files: which columns, classes and shapes there are, and so how they are to be read."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.data.spec import CLASSES, TOKENS, VALUES, DataError
+from app.frozen import FrozenMap
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SEPARATORS = (",", ";", "\t", "|")
+# A column of texts with more different ones than this is a name or a remark, and is not taken unless it is chosen.
+MOST_TEXTS = 50
+# A column of whole numbers with at most so many different ones is a class rather than a value.
+MOST_CLASSES = 20
+WIDEST = 100_000
+
+
+@dataclass(frozen=True)
+class Survey:
+    """How a file is read: the arguments of its reader, which are plain values, and what they mean."""
+
+    arguments: Mapping[str, Any]
+    task: str = CLASSES
+    classes: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    all_columns: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+
+def survey_csv(path: Path, options: Mapping[str, Any]) -> Survey:
+    """Columns, their kinds, and the classes of the target. Raises DataError, OSError."""
+    names, cells = _columns(path, options)
+    target = _place(options["target"], names) if options["target"] else len(names) - 1
+    kinds = {place: _texts(names[place], cells[place], options) for place in range(len(names))}
+    chosen = [_place(name, names) for name in options["inputs"]]
+    notes = []
+    if not chosen:
+        long = [p for p, texts in kinds.items() if p != target and texts is not None and len(texts) > MOST_TEXTS]
+        chosen = [place for place in range(len(names)) if place != target and place not in long]
+        notes += [f"{names[p]} is left out: it has {len(kinds[p] or ()):,} different texts." for p in long]
+    if target in chosen:
+        raise DataError(f"{names[target]} is the target and an input of {path.name}. Take one of the two away.")
+    if not chosen:
+        raise DataError(f"{path.name} has no column to learn from besides {names[target]}.")
+    classes = _classes(cells[target], options["task"])
+    columns = tuple(_named(names, kinds, chosen))
+    if len(columns) > WIDEST:
+        raise DataError(f"{path.name} makes {len(columns):,} values a row. Leave out columns with many texts.")
+    arguments = {
+        "separator": _separator(path, options),
+        "header": options["header"],
+        "columns": FrozenMap({place: kinds[place] for place in chosen}),
+        "target": target,
+        "classes": classes,
+    }
+    task = VALUES if classes is None else CLASSES
+    return Survey(arguments, task, classes or (), columns, tuple(names), tuple(notes))
+
+
+def _named(names: list[str], kinds: Mapping[int, tuple[str, ...] | None], chosen: list[int]) -> list[str]:
+    """What each value of a row is called: a column, or a column and the text that it may be."""
+    found: list[str] = []
+    for place in chosen:
+        texts = kinds[place]
+        found += [names[place]] if texts is None else [f"{names[place]}={text}" for text in texts]
+    return found
+
+
+def _columns(path: Path, options: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Names and fields of each column; rows of another length are left out here, and told when they are read."""
+    with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
+        table = csv.reader(file, delimiter=_separator(path, options))
+        try:
+            rows = [row for row in table if row]
+        except csv.Error as error:
+            raise DataError(f"{path.name}, line {table.line_num}: {error}.") from error
+    if len(rows) < 1 + options["header"]:
+        raise DataError(f"{path.name} has no rows.")
+    width = len(rows[0])
+    names = [name.strip() for name in rows.pop(0)] if options["header"] else [f"column {n + 1}" for n in range(width)]
+    if width < 2:
+        raise DataError(f"{path.name} has one column; a table needs an input and a target. Is the separator right?")
+    if len(set(names)) < width:
+        double = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"Two columns of {path.name} are called “{double}”. Give each a name of its own.")
+    whole = [row for row in rows if len(row) == width]
+    return names, [[row[place].strip() for row in whole] for place in range(width)]
+
+
+def _separator(path: Path, options: Mapping[str, Any]) -> str:
+    """The one that is chosen, or the one that there is most of in the first line."""
+    if options["separator"] != "auto":
+        return {"tab": "\t"}.get(options["separator"], options["separator"])
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        first = file.readline()
+    return max(SEPARATORS, key=first.count)
+
+
+def _place(name: str, names: list[str]) -> int:
+    if name not in names:
+        raise DataError(f"There is no column “{name}”. There are: {', '.join(names[:20])}.")
+    return names.index(name)
+
+
+def _texts(name: str, cells: list[str], options: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The texts of a column, None for one of numbers: nine in ten of its fields are."""
+    given = [cell for cell in cells if cell]
+    numbers = sum(_is_number(cell) for cell in given)
+    if name in options["numbers"] or (name not in options["categories"] and given and numbers >= 0.9 * len(given)):
+        return None
+    return tuple(sorted(set(given), key=_order))
+
+
+def _classes(cells: list[str], task: str) -> tuple[str, ...] | None:
+    """The classes of a target, None if its numbers are to be predicted."""
+    given = [cell for cell in cells if cell]
+    numbers = sum(_is_number(cell) for cell in given)
+    kinds = set(given)
+    if task == "auto":
+        mostly = numbers >= 0.9 * len(given)
+        whole = all(float(cell).is_integer() for cell in kinds if _is_number(cell) and math.isfinite(float(cell)))
+        task = VALUES if mostly and not (whole and len(kinds) <= MOST_CLASSES) else CLASSES
+    return None if task == VALUES else tuple(sorted(kinds, key=_order))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _order(text: str) -> tuple[bool, float, str]:
+    """Numbers by their size, then texts by their letters."""
+    number = float(text) if _is_number(text) else math.nan
+    return (True, 0.0, text) if math.isnan(number) else (False, number, text)
+
+
+def survey_tensors(path: Path, options: Mapping[str, Any]) -> Survey:
+    """Which tensors of a file are inputs and labels. Raises DataError, OSError, ValueError."""
+    if path.suffix == ".npy":
+        if not options["labels_file"]:
+            raise DataError(f"{path.name} holds the inputs; choose the .npy file with the labels (labels_file).")
+        return Survey({"inputs": "", "labels": options["labels_file"]})
+    names = _tensor_names(path)
+    found = {}
+    for role, usual in (("inputs", ("x", "inputs", "data", "images", "features", "x_train")),
+                        ("labels", ("y", "labels", "targets", "target", "y_train"))):  # fmt: skip
+        wanted = options[role]
+        if wanted and wanted not in names:
+            raise DataError(f"{path.name} has no “{wanted}”. It has: {', '.join(names[:20])}.")
+        place = int(role == "labels")
+        guess = next((name for word in usual for name in names if name.lower() == word), "")
+        found[role] = wanted or guess or (names[place] if len(names) == 2 else "")
+    if not all(found.values()) or found["inputs"] == found["labels"]:
+        raise DataError(f"Say which of {', '.join(names[:20])} in {path.name} are inputs and which are labels.")
+    return Survey(found)
+
+
+def _tensor_names(path: Path) -> list[str]:
+    if path.suffix == ".pt":
+        import torch
+
+        try:
+            held = torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:  # damaged and dangerous files raise what their readers please
+            raise DataError(f"{path.name} is no file of tensors: {str(error).strip().splitlines()[0]}") from error
+        items = held.items() if isinstance(held, dict) else enumerate(held) if isinstance(held, list | tuple) else ()
+        return [str(name) for name, value in items if isinstance(value, torch.Tensor)]
+    import zipfile
+
+    import numpy as np
+
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return list(arrays.files)
+    except (zipfile.BadZipFile, EOFError, AttributeError, ValueError) as error:
+        raise DataError(f"{path.name} is no .npz file of arrays: {error}.") from error
+
+
+def task_of(inputs: Tensor, labels: Tensor) -> str:
+    """What tensors are for: whole numbers in one column are classes, one for each input are tokens, others values."""
+    if labels.is_floating_point():
+        return VALUES
+    return CLASSES if labels.ndim == 1 else TOKENS
+
+
+def survey_pictures(path: Path, options: Mapping[str, Any]) -> Survey:
+    """The folders of a folder, which are the classes. Raises DataError, OSError."""
+    classes = tuple(sorted(entry.name for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith(".")))
+    if not classes:
+        raise DataError(f"{path} has no folders. Put the pictures of each class into a folder of its name.")
+    if len(options["size"]) != 2:
+        raise DataError(f"size is {options['size']!r}; it must be a height and a width.")
+    return Survey({"classes": classes, "size": options["size"], "colour": options["colour"]}, CLASSES, classes)
+
+
+def survey_text(path: Path, options: Mapping[str, Any]) -> Survey:
+    """The characters that a text is made of. Raises OSError."""
+    text = path.read_bytes().decode("utf-8", errors="ignore")
+    characters = "".join(sorted(set(text)))
+    return Survey({"characters": characters, "context": options["context"]}, TOKENS, tuple(characters))
+
+
+SURVEYS: dict[str, Callable[[Path, Mapping[str, Any]], Survey]] = {
+    "file.csv": survey_csv,
+    "file.tensors": survey_tensors,
+    "file.pictures": survey_pictures,
+    "file.text": survey_text,
+}

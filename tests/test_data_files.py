@@ -1,0 +1,256 @@
+"""Own files: tables, tensors, pictures and texts are read, what is bad is named, and runs are the script's."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from app.data import facts
+from app.data.config import DataConfig
+from app.data.sources import DataError, load, look, spec_of
+from app.data.spec import ReadingStopped
+from app.frozen import FrozenMap
+from app.project import Project
+from app.project_file import read, write
+from app.source import InputSpec
+from app.training.config import Choice
+from tests.test_data_sources import linear
+from tests.test_export_script import app_lines, run_script  # noqa: F401
+from tests.training_jobs import job, net
+
+TABLE = "length,kind,name,species\n" + "".join(
+    f"{i / 7:.3f},{'abc'[i % 3]},n{i},{('cat', 'dog')[i % 4 == 0]}\n" for i in range(60)
+)
+
+
+def csv(folder, text=TABLE, **options):
+    (folder / "t.csv").write_text(text)
+    return DataConfig("file.csv", path=str(folder / "t.csv"), options=FrozenMap(options))
+
+
+def test_a_table_is_looked_through(tmp_path):
+    spec = look(csv(tmp_path))
+    assert spec.columns == ("length", "kind=a", "kind=b", "kind=c") and spec.classes == ("cat", "dog")
+    assert spec.per_class == (45, 15) and spec.notes == ("name is left out: it has 60 different texts.",)
+    assert spec.task == "classes" and spec.shape == (4,) and spec.all_columns[2] == "name"
+    chosen = look(csv(tmp_path, inputs=("kind",), target="length"))
+    assert chosen.columns == ("kind=a", "kind=b", "kind=c") and chosen.task == "values" and chosen.label_shape == (1,)
+
+
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
+def test_the_separator_is_found(tmp_path, separator):
+    assert look(csv(tmp_path, TABLE.replace(",", separator))).columns[0] == "length"
+
+
+BAD = "a,b,y\n1,2,0\n1,2\n3,nan,1\n\n4,,1\n5,x,0\n" + "".join(f"{i},{i},{i % 2}\n" for i in range(60))
+
+
+def test_bad_rows_are_named_and_stop_or_are_skipped(tmp_path):
+    config = csv(tmp_path, BAD)
+    assert look(config).bad == (
+        "row 3: 2 fields instead of 3", "row 4: column 2 is nan", "row 6: column 2 is empty",
+        "row 7: column 2 is 'x', no number",
+    )  # fmt: skip
+    with pytest.raises(DataError, match="4 samples of t.csv cannot be read: row 3: 2 fields instead of 3; row 4"):
+        load(config)
+    assert len(load(replace(config, bad="skip", validation_fraction=0.0)).train) == 61
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "words"),
+    [
+        ("a,b\n", {}, "has no rows"),
+        ("a\n1\n", {}, "one column"),
+        ("a,a\n1,2\n", {}, "Two columns"),
+        ("a,b\n1,2\n", {"target": "c"}, "no column “c”"),
+        ("a,b\n1,2\n", {"target": "a", "inputs": ("a",)}, "the target and an input"),
+        ("a,b\nx,\n", {}, "no sample that can be read"),
+    ],
+)
+def test_a_table_that_cannot_be_used_says_why(tmp_path, text, options, words):
+    config = csv(tmp_path, text, **options)
+    with pytest.raises(DataError, match=words):
+        look(config)
+    with pytest.raises(DataError, match=words):
+        spec_of(config)
+
+
+def test_a_file_that_changes_is_read_anew(tmp_path):
+    config = csv(tmp_path)
+    assert not spec_of(config).is_read
+    look(config)
+    assert spec_of(config).count == 60
+    (tmp_path / "t.csv").write_text(TABLE + "1,a,n,cat\n")
+    assert not spec_of(config).is_read and look(config).count == 61
+    os.remove(tmp_path / "t.csv")
+    with pytest.raises(DataError, match="is not there"):
+        look(config)
+
+
+def tensors(folder, kind, inputs, labels, **options):
+    import numpy as np
+    import torch
+
+    path = folder / f"d.{kind}"
+    if kind == "pt":
+        torch.save({"x": inputs, "y": labels}, path)
+    elif kind == "npz":
+        np.savez(path, x=inputs.numpy(), y=labels.numpy())
+    else:
+        np.save(path, inputs.numpy())
+        np.save(folder / "l.npy", labels.numpy())
+        options["labels_file"] = str(folder / "l.npy")
+    return DataConfig("file.tensors", path=str(path), options=FrozenMap(options))
+
+
+@pytest.mark.parametrize("kind", ["pt", "npz", "npy"])
+def test_tensors_are_read_whatever_file_they_are_in(tmp_path, kind):
+    import torch
+
+    spec = look(tensors(tmp_path, kind, torch.rand(20, 3, dtype=torch.float64), torch.arange(20) % 4))
+    assert (spec.shape, spec.task, spec.per_class, spec.dtype) == ((3,), "classes", (5, 5, 5, 5), "float32")
+
+
+def test_what_tensors_are_for_is_told_by_the_labels(tmp_path):
+    import torch
+
+    values = look(tensors(tmp_path, "pt", torch.rand(20, 3), torch.rand(20)))
+    assert values.task == "values" and values.label_shape == (1,)
+    tokens = look(tensors(tmp_path, "pt", torch.ones(20, 5, dtype=torch.int64), torch.full((20, 5), 6)))
+    assert tokens.task == "tokens" and tokens.dtype == "int64" and len(tokens.classes) == 7
+    inputs = torch.rand(20, 3)
+    inputs[4, 1] = float("nan")
+    assert look(tensors(tmp_path, "pt", inputs, torch.arange(20))).bad[0].startswith("sample 4: ")
+
+
+def test_a_file_that_would_run_something_is_not_read(tmp_path):
+    import pickle
+
+    (tmp_path / "d.pt").write_bytes(pickle.dumps(os.system))
+    with pytest.raises(DataError, match="no file of tensors"):
+        look(DataConfig("file.tensors", path=str(tmp_path / "d.pt")))
+    (tmp_path / "d.npz").write_bytes(pickle.dumps(os.system))
+    with pytest.raises(DataError, match="no .npz file"):
+        look(DataConfig("file.tensors", path=str(tmp_path / "d.npz")))
+
+
+def pictures(folder, **options):
+    from PIL import Image
+
+    for number in range(24):
+        place = folder / "p" / ("cats" if number % 3 else "dogs")
+        place.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (10 + number, 12), (number * 10, 0, 255)).save(place / f"{number:02}.png")
+    options = {"size": (6, 5), **options}
+    return DataConfig("file.pictures", path=str(folder / "p"), options=FrozenMap(options))
+
+
+def test_pictures_are_resized_and_broken_ones_named(tmp_path):
+    config = pictures(tmp_path)
+    spec = look(config)
+    assert (spec.shape, spec.classes, spec.per_class) == ((3, 6, 5), ("cats", "dogs"), (16, 8))
+    data = load(config)
+    inputs, _ = data.batch(4)
+    assert inputs.shape == (4, 3, 6, 5) and 0 <= inputs.min() and inputs.max() == 1
+    whole = (tmp_path / "p" / "dogs" / "00.png").read_bytes()
+    (tmp_path / "p" / "dogs" / "99.png").write_bytes(whole[:40])
+    (bad,) = look(config).bad
+    assert bad.startswith("dogs/99.png: ")
+    assert look(pictures(tmp_path, colour=False)).shape == (1, 6, 5)
+
+
+def test_reading_can_be_stopped_and_begun_again(tmp_path):
+    config, seen = pictures(tmp_path), []
+
+    def watch(done, total, name):
+        seen.append((done, total, name))
+        if done == 3:
+            raise ReadingStopped
+
+    with pytest.raises(ReadingStopped):
+        look(config, watch)
+    assert seen[0] == (0, 24, "01.png") and facts.recall(config) is None
+    assert look(config).count == 24
+
+
+def text(folder, context=8):
+    (folder / "t.txt").write_text("to be, or not to be: that is the question. " * 20, encoding="utf-8")
+    return DataConfig("file.text", path=str(folder / "t.txt"), options=FrozenMap(context=context))
+
+
+def test_a_text_is_cut_into_pieces_whose_last_ones_are_held_out(tmp_path):
+    config = replace(text(tmp_path), validation_fraction=0.25)
+    spec, data = look(config), load(config)
+    assert spec.task == "tokens" and spec.shape == spec.label_shape == (8,) and spec.count == 859 // 8
+    letters = "".join(spec.classes)
+    inputs, labels = data.batch(1)
+    assert "".join(letters[i] for i in inputs[0]) == "to be, o" and "".join(letters[i] for i in labels[0]) == "o be, or"
+    assert data.info.validation_count == round(spec.count * 0.25)
+    (tmp_path / "t.txt").write_bytes(b"good line\nb\xffd line\ngood line\n")
+    assert look(config).bad == ("line 2: it is no text in UTF-8",)
+
+
+def test_paths_are_kept_beside_the_project(tmp_path):
+    project = Project(data=csv(tmp_path))
+    write(project, tmp_path / "p.tape")
+    assert '"path": "t.csv"' in (tmp_path / "p.tape").read_text()
+    assert read(tmp_path / "p.tape").data == project.data
+
+
+def values(folder, kind, **options):
+    import torch
+
+    inputs = torch.rand(40, 3, generator=torch.Generator().manual_seed(0))
+    return tensors(folder, kind, inputs, inputs.sum(1), **options)
+
+
+RUNS = {
+    "classes of a table": (csv, {}),
+    "a table weighed": (lambda folder: replace(csv(folder), class_weights=True), {}),
+    "a table with bad rows": (lambda folder: replace(csv(folder, BAD), bad="skip"), {}),
+    "values of a table": (lambda folder: csv(folder, target="length"), {"loss": Choice("MSELoss"), "mixup": 0.3}),
+    "pt": (lambda folder: values(folder, "pt", standardise=True), {"loss": Choice("L1Loss")}),
+    "npz": (lambda folder: values(folder, "npz"), {"loss": Choice("MSELoss")}),
+    "npy": (lambda folder: values(folder, "npy"), {"loss": Choice("HuberLoss")}),
+    "pictures": (pictures, {"channels_last": True}),
+    "a text": (text, {}),
+    "a text, one-hot": (text, {"loss": Choice("BCEWithLogitsLoss")}),
+}  # fmt: skip
+
+
+def fitting(spec):
+    """A small net from what the data give to what the loss wants."""
+    if spec.task == "tokens":
+        count = len(spec.classes)
+        init = [f"self.emb = nn.Embedding({count}, 8)", f"self.fc = nn.Linear(8, {count})"]
+        source = net(init, ["return self.fc(self.emb(x))"], spec.shape)
+        return replace(source, inputs=(InputSpec("x", spec.shape, "int64"),))
+    size = 1
+    for side in spec.shape:
+        size *= side
+    return linear(size, len(spec.classes) or spec.label_shape[0], spec.shape)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_is_the_run_of_the_script(name, tmp_path, run_script):  # noqa: F811
+    make, training = RUNS[name]
+    data = make(tmp_path)
+    a_job = job(fitting(look(data)), data=data, epochs=2, batch_size=16, **training)
+    lines, ended = run_script(a_job, "--json")
+    assert ended is None and lines == app_lines(a_job)
+    assert '"steps"' in lines[-1]
+
+
+def test_the_script_stops_at_bad_rows_too(tmp_path, run_script):  # noqa: F811
+    data = replace(csv(tmp_path, BAD), bad="skip")
+    a_job = job(fitting(look(data)), data=replace(data, bad="stop"))
+    _, ended = run_script(a_job)
+    assert "row 3: 2 fields instead of 3" in str(ended)
+    assert "row 3: 2 fields instead of 3" in app_lines(a_job)[-1]
+
+
+def test_a_loss_of_classes_is_refused_for_values(tmp_path):
+    data = csv(tmp_path, target="length")
+    assert "CrossEntropyLoss compares with classes" in app_lines(job(fitting(look(data)), data=data))[-1]
