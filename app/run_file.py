@@ -31,6 +31,7 @@ class DataRecord(msgspec.Struct, forbid_unknown_fields=True):
     class_weights: bool = False
     path: Path = ""
     options: dict[str, Any] = {}
+    bad: Literal["stop", "skip"] = "stop"
 
 
 class ChoiceRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -96,6 +97,7 @@ class TrainingRecord(msgspec.Struct, forbid_unknown_fields=True):
     deterministic: bool = False
     anomaly: bool = False
     threads: Annotated[int, msgspec.Meta(ge=0, le=4096)] = 0
+    metrics: list[Text] = []
 
 
 # What stands in every file; the rest is written where it is not the default.
@@ -143,6 +145,7 @@ def training_from(record: TrainingRecord) -> TrainingConfig:
             for number, group in enumerate(record.groups)
         ),
         "recompute": tuple(record.recompute),
+        "metrics": tuple(record.metrics),
     }
     return TrainingConfig(**values)
 

@@ -62,6 +62,12 @@ class Progress:
             print("\r\033[K", end="", file=sys.stderr)
         validation = ""
         if event.val_loss is not None:
-            validation = f", validation {event.val_loss:.4f} ({event.val_accuracy:.2%})"
-        training = f"training {event.train_loss:.4f} ({event.train_accuracy:.2%})"
+            scores = "".join(f", {name} {value:.4f}" for name, value in event.metrics)
+            validation = f", validation {event.val_loss:.4f}{_share(event.val_accuracy)}{scores}"
+        training = f"training {event.train_loss:.4f}{_share(event.train_accuracy)}"
         print(f"epoch {event.epoch}/{self._epochs}: {training}{validation}", flush=True)
+
+
+def _share(accuracy: float | None) -> str:
+    """An accuracy in brackets, nothing where the data have no classes."""
+    return "" if accuracy is None else f" ({accuracy:.2%})"

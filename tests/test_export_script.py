@@ -55,6 +55,15 @@ def test_every_way_of_taking_a_step_is_the_same_in_the_script(name, run_script):
     assert ended is None and lines == app_lines(a_job)
 
 
+@pytest.mark.parametrize("loss", ["CrossEntropyLoss", "BCEWithLogitsLoss"])
+def test_metrics_are_the_same_in_the_script(loss, run_script):
+    a_job = job(SMALL_NET, epochs=2, metrics=("f1", "auroc", "top3_accuracy"), loss=Choice(loss))
+    lines, ended = run_script(a_job, "--json")
+    assert ended is None and lines == app_lines(a_job) and '"val_auroc"' in lines[-2]
+    shown, _ = run_script(a_job)
+    assert "val_f1 0." in shown[0]
+
+
 LIMITS = {
     "steps": {"max_steps": 25, "accumulate": 4},
     "patience": {"epochs": 9, "patience": 2, "optimizer": Choice("SGD", FrozenMap(lr=0.0))},

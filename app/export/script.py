@@ -11,8 +11,8 @@ import keyword
 from pathlib import Path
 from string import Template
 
-from app.data.sources import spec_of
-from app.export import script_data
+from app.data.sources import look
+from app.export import script_data, script_scores
 from app.export import script_steps as steps
 from app.export.script_text import quoted
 from app.export.weights import save_pt
@@ -66,17 +66,17 @@ def pick_device(name: str) -> torch.device:
 
 def evaluate(
     model: nn.Module, loss_function: nn.Module, samples: Tensor, labels: Tensor
-) -> tuple[float | None, float | None]:
+) -> tuple[float | None, float | None$scores_type]:
     """Mean loss and accuracy in eval mode; None for both if there are no samples."""
     if not len(samples):
-        return None, None
-    model.eval()
+        return None, None$scores_none
+    model.eval()$scores_begun
     total$val_nothing
     with torch.inference_mode():
         for batch in torch.arange(len(samples), device=samples.device).split(BATCH_SIZE):
 $evaluated
-            total += loss.item() * len(batch)$val_counted
-    return total / len(samples), $val_accuracy
+            total += loss.item() * len(batch)$val_counted$scores_gathered
+    return total / len(samples), $val_accuracy$scores_told
 
 
 def say(event: str, **fields: object) -> None:
@@ -125,13 +125,13 @@ $counted
                 say("step", epoch=epoch, step=step, loss=value)$limits
 
         train_loss, train_accuracy = total / seen, $accuracy
-        val_loss, val_accuracy = evaluate($validated, loss_function, val_samples, val_labels)$end_of_epoch
+        val_loss, val_accuracy$scores = evaluate($validated, loss_function, val_samples, val_labels)$end_of_epoch
         if args.json:
             train = {"train_loss": train_loss, "train_accuracy": train_accuracy}
-            say("epoch", epoch=epoch, step=step, **train, val_loss=val_loss, val_accuracy=val_accuracy)
+            say("epoch", epoch=epoch, step=step, **train, val_loss=val_loss, val_accuracy=val_accuracy$scores_said)
         else:
             validation = "" if val_loss is None else f", validation {val_loss:.4f}$val_share"
-            print(f"epoch {epoch}/{args.epochs}: training {train_loss:.4f}$share{validation}")
+            print(f"epoch {epoch}/{args.epochs}: training {train_loss:.4f}$share{validation}$scores_shown")
 $end_of_run
     args.out.mkdir(parents=True, exist_ok=True)
     torch.save({name: value.cpu() for name, value in $validated.state_dict().items()}, args.out / "weights.pt")
@@ -174,7 +174,7 @@ def training_script(job: Job, model_module_name: str = "model", script: str = "t
         if not (name.isascii() and name.isidentifier()) or keyword.iskeyword(name):
             raise JobError(f"“{name}” is no name that Python can import.")
     training = job.training
-    spec = spec_of(job.data)
+    spec = look(job.data)
     words, option, put = _start_parts(training.start is not None, start_file(Path(script)).name)
     data, terms = script_data.data_parts(job, spec), script_data.terms(job, spec)
     parts = {
@@ -190,12 +190,13 @@ def training_script(job: Job, model_module_name: str = "model", script: str = "t
         "end_of_epoch": _after(steps.end_of_epoch(training)),
         "end_of_run": steps.end_of_run(training) + "\n" * bool(steps.end_of_run(training)),
         "evaluated": steps.evaluated(training, terms),
+        **script_scores.parts(training, spec),
         "run_constants": steps.constants(training),
-        "torch_imports": steps.imports(training, terms.target.startswith("F.")),
+        "torch_imports": steps.imports(training, terms.target.startswith("F.")) + script_scores.imports(training),
     }
     own = [data["imports"], "import time\n" if training.max_minutes is not None else "", steps.typing_imports(training)]
-    data["imports"] = "".join(sorted(filter(None, "".join(own).splitlines(keepends=True)), key=_by_module))
-    data["readers"] += steps.helpers(training)
+    data["imports"] = "".join(sorted(_merged("".join(own).splitlines()), key=_by_module))
+    data["readers"] += steps.helpers(training) + script_scores.helpers(training)
     return _SCRIPT.substitute(
         data,
         **parts,
@@ -215,6 +216,15 @@ def training_script(job: Job, model_module_name: str = "model", script: str = "t
 def _after(lines: str) -> str:
     """Lines that follow another, if there are some."""
     return f"\n{lines}" if lines else ""
+
+
+def _merged(lines: list[str]) -> list[str]:
+    """Lines of imports, one for each module."""
+    names: dict[str, set[str]] = {}
+    for line in lines:
+        start, _, taken = line.partition(" import ") if line.startswith("from ") else (line, "", "")
+        names.setdefault(start, set()).update(filter(None, taken.split(", ")))
+    return [f"{start} import {', '.join(sorted(taken))}\n" if taken else f"{start}\n" for start, taken in names.items()]
 
 
 def _by_module(line: str) -> tuple[bool, str]:

@@ -66,6 +66,8 @@ class TrainingConfig:
     epochs without a smaller validation loss; None and 0 are no limit. With `one_batch` the first batch of the data is
     all that it sees. `not_finite` is "stop" or "skip": what happens at a batch whose loss is nan or infinite.
     `save_every` is the number of batches between two checkpoints; 0 keeps those of the best and of the last epoch.
+    `metrics` are keys of `app.training.scores.SCORES`, measured on the validation samples after every epoch beside
+    loss and accuracy.
     """
 
     epochs: int = 20
@@ -96,3 +98,4 @@ class TrainingConfig:
     deterministic: bool = False
     anomaly: bool = False
     threads: int = 0
+    metrics: tuple[str, ...] = ()

@@ -10,6 +10,7 @@ from app.rng import GENERATOR
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from app.training.scores import Gathered
     from app.training.stepper import Stepper
 
 
@@ -21,9 +22,15 @@ def sample_numbers(count: int, size: int, device: str) -> tuple[Tensor, ...]:
 
 
 def evaluate(
-    stepper: Stepper, batches: Iterable[tuple[Tensor, Tensor]], stopping: Callable[[], bool] = lambda: False
+    stepper: Stepper,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    stopping: Callable[[], bool] = lambda: False,
+    gathered: Gathered | None = None,
 ) -> tuple[float | None, float | None]:
-    """Mean loss and accuracy in eval mode; None for both if there are no samples, or once `stopping` says so."""
+    """Mean loss and accuracy in eval mode; None for both if there are no samples, or once `stopping` says so.
+
+    `gathered` takes in every batch for the other metrics.
+    """
     import torch
 
     model = stepper.validated
@@ -41,6 +48,8 @@ def evaluate(
             right = stepper.task.correct(output, labels)
             if right is not None:
                 correct = right if correct is None else correct + right
+            if gathered is not None:
+                gathered.add(output, labels)
     if not sizes:
         return None, None
     total = 0.0

@@ -11,6 +11,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from app.telemetry.histogram import Histogram
+
 
 @dataclass(frozen=True, slots=True)
 class Started:
@@ -51,10 +53,57 @@ class GradientNorms:
 
 
 @dataclass(frozen=True, slots=True)
+class LayerFigures:
+    """A close look at a step. `weights` are the norms of the layers' weights before it, `ratios` the norm of the change
+    by the optimizer's step over that. `dead` is the share of units, by `cutting` layers such as ReLU, that were 0 for
+    the whole batch; none where the forward is compiled, and so cannot be looked into.
+    """
+
+    step: int
+    layers: tuple[str, ...]
+    weights: tuple[float, ...]
+    ratios: tuple[float, ...]
+    cutting: tuple[str, ...]
+    dead: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Histograms:
+    """Of every layer at a step; `kind` is "weights", "gradients" or "activations"."""
+
+    step: int
+    kind: str
+    layers: tuple[Histogram, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """What measuring has cost: `spent` seconds of the `seconds` of the run; the window's drawing is not in it."""
+
+    step: int
+    spent: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Caught:
+    """A watch point held, and the run pauses: `what` is "loss", "gradient", "dead" or "memory"."""
+
+    epoch: int
+    step: int
+    what: str
+    layer: str
+    node: str | None
+    value: float
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class EpochDone:
     """Losses are means over samples. Training figures are taken while the weights move, in train mode.
 
-    The validation figures are None if no sample was held out, accuracies where the data have no classes.
+    The validation figures are None if no sample was held out, accuracies where the data have no classes. `metrics`
+    are the others that the run asks for, of the validation samples, by their name.
     """
 
     epoch: int
@@ -64,6 +113,7 @@ class EpochDone:
     val_loss: float | None
     val_accuracy: float | None
     seconds: float
+    metrics: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +177,14 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """`note` says why a run was done before its last epoch."""
+    """`note` says why a run was done before its last epoch, `looking` how many of the seconds measuring took."""
 
     reason: Literal["done", "stopped"]
     epoch: int
     steps: int
     seconds: float
     note: str = ""
+    looking: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +201,8 @@ class Failed:
 
 
 Event = (
-    Started | StepDone | GradientNorms | EpochDone | MemorySample | Skipped | Saving | Saved | RateSet | Paused
-    | Resumed | Finished | Failed
+    Started | StepDone | GradientNorms | LayerFigures | Histograms | Looking | Caught | EpochDone | MemorySample
+    | Skipped | Saving | Saved | RateSet | Paused | Resumed | Finished | Failed
 )  # fmt: skip
 
 
@@ -176,7 +227,10 @@ def _fields(event: Event) -> dict[str, Any] | None:
         case StepDone():
             return _picked("step", event, "epoch", "step", "loss")
         case EpochDone():
-            return _picked("epoch", event, "epoch", "step", "train_loss", "train_accuracy", "val_loss", "val_accuracy")
+            names = ("epoch", "step", "train_loss", "train_accuracy", "val_loss", "val_accuracy")
+            return _picked("epoch", event, *names) | {f"val_{name}": value for name, value in event.metrics}
+        case Caught():
+            return _picked("caught", event, "epoch", "step", "what", "layer", "value", "message")
         case Skipped():
             return _picked("skipped", event, "epoch", "step")
         case Saved():

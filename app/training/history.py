@@ -7,61 +7,32 @@ import io
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from app.training.events import EpochDone, Event, GradientNorms, MemorySample, Started, StepDone
+from app.training.columns import Array, Columns
+from app.training.events import (
+    EpochDone,
+    Event,
+    GradientNorms,
+    Histograms,
+    LayerFigures,
+    Looking,
+    MemorySample,
+    RateSet,
+    Started,
+    StepDone,
+)
+from app.training.layer_history import LayerHistory
 
-Array = NDArray[np.float64]
-
-
-class Columns:
-    """Rows of float64 numbers of one width; appending is amortised, reading a column copies nothing."""
-
-    def __init__(self, *names: str) -> None:
-        self.names = names
-        self._data: Array = np.empty((len(names), 256))
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, name: str) -> Array:
-        """The column as a read-only view, shape (rows,)."""
-        return self.matrix()[self.names.index(name)]
-
-    def append(self, *row: float | None) -> None:
-        """Add a row; None becomes nan."""
-        if self._count == self._data.shape[1]:
-            grown = np.empty((len(self.names), 2 * self._count))
-            grown[:, : self._count] = self._data
-            self._data = grown
-        self._data[:, self._count] = [np.nan if value is None else value for value in row]
-        self._count += 1
-
-    def extend(self, rows: Array) -> None:
-        """Add many rows at once, shape (columns, rows)."""
-        kept = self._data[:, : self._count]
-        self._data = np.concatenate([kept, rows, np.empty((len(self.names), 256))], axis=1)
-        self._count += rows.shape[1]
-
-    def cut(self, count: int) -> None:
-        """Keep the first `count` rows."""
-        # In an array of its own: what is appended next must not show in views that were handed out.
-        self._data = np.concatenate([self._data[:, :count], np.empty((len(self.names), 256))], axis=1)
-        self._count = count
-
-    def matrix(self) -> Array:
-        """All columns as a read-only view, shape (columns, rows)."""
-        view = self._data[:, : self._count]
-        view.flags.writeable = False
-        return view
-
+__all__ = ["Array", "Columns", "History"]
 
 class History:
     """The columns of one run. `add` takes the events as they come; views read what they draw.
 
-    `gradients` holds one column a layer (a matrix of layers by samples), `gradient_steps` the step of each sample.
+    `gradients` holds one column a layer (a matrix of layers by samples), `gradient_steps` the step of each sample;
+    `seen` has what else was seen of the layers, `looking` what measuring has cost so far.
     """
+
+    # `scores` holds the metrics of the validation samples beside their accuracy, a row an epoch, a column each.
 
     def __init__(self) -> None:
         self.clear()
@@ -69,11 +40,15 @@ class History:
     def clear(self) -> None:
         """Begin anew."""
         self.started: Started | None = None
-        self.steps = Columns("step", "epoch", "loss", "samples", "seconds")
+        self.steps = Columns("step", "epoch", "loss", "samples", "seconds", "rate")
+        self.rates_set = Columns("step", "rate")  # by hand
         self.epochs = Columns("epoch", "step", "train_loss", "train_accuracy", "val_loss", "val_accuracy", "seconds")
+        self.scores = Columns("epoch", "step", "seconds")
         self.memory = Columns("step", "seconds", "allocated", "reserved", "peak", "resident")
         self.gradients = Columns()
         self._gradient_steps = Columns("step")
+        self.seen = LayerHistory()
+        self.looking: Looking | None = None
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -91,14 +66,21 @@ class History:
     def add(self, event: Event) -> None:
         match event:
             case StepDone():
-                self.steps.append(event.step, event.epoch, event.loss, event.samples, event.seconds)
+                self.steps.append(event.step, event.epoch, event.loss, event.samples, event.seconds, event.rate)
+            case RateSet():
+                self.rates_set.append(event.step, event.rate)
             case GradientNorms():
                 self.gradients.append(*event.norms)
                 self._gradient_steps.append(event.step)
+            case LayerFigures() | Histograms():
+                self.seen.add(event)
+            case Looking():
+                self.looking = event
             case EpochDone():
                 if len(self.epochs) and self.epochs["epoch"][-1] >= event.epoch:
                     self.epochs.cut(int(np.searchsorted(self.epochs["epoch"], event.epoch)))
                 self.epochs.append(*(getattr(event, name) for name in self.epochs.names))
+                self._add_scores(event)
             case MemorySample():
                 self.memory.append(*(getattr(event, name) for name in self.memory.names))
             case Started() if event.resumed_at and event.layers == self.layers:
@@ -109,6 +91,20 @@ class History:
                 self.started = event
                 self.gradients = Columns(*event.layers)
 
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics that `scores` has a column of."""
+        return self.scores.names[3:]
+
+    def _add_scores(self, event: EpochDone) -> None:
+        names = tuple(name for name, _ in event.metrics)
+        if not names:
+            return
+        if names != self.metrics:
+            self.scores = Columns("epoch", "step", "seconds", *names)
+        self.scores.cut(int(np.searchsorted(self.scores["epoch"], event.epoch)))
+        self.scores.append(event.epoch, event.step, event.seconds, *(value for _, value in event.metrics))
+
     def add_gradients(self, layers: tuple[str, ...], steps: Array, norms: Array) -> None:
         """Take in the norms of a run that was kept: `norms` of shape (layers, samples)."""
         self.gradients, self._gradient_steps = Columns(*layers), Columns("step")
@@ -117,8 +113,9 @@ class History:
 
     def _go_on_after(self, step: int) -> None:
         """Let go of what a run told after the checkpoint that it goes on from."""
+        self.seen.cut(step)
         self.gradients.cut(int(np.searchsorted(self.gradient_steps, step, "right")))
-        for columns in (self.steps, self.epochs, self.memory, self._gradient_steps):
+        for columns in (self.steps, self.epochs, self.scores, self.memory, self.rates_set, self._gradient_steps):
             columns.cut(int(np.searchsorted(columns["step"], step, "right")))
 
     def samples_per_second(self, window: float = 2.0) -> float | None:
@@ -134,10 +131,15 @@ class History:
         """One row a step and one an epoch, in the order in which they happened; numbers in full precision."""
         out = io.StringIO()
         figures = ("loss", "train_loss", "train_accuracy", "val_loss", "val_accuracy")
-        header = ("event", "epoch", "step", *figures, "seconds")
+        scores = tuple(f"val_{name}" for name in self.metrics)
+        header = ("event", "epoch", "step", *figures, *scores, "seconds")
         writer = csv.DictWriter(out, header, lineterminator="\n")
         writer.writeheader()
-        rows = [*_rows(self.steps, "step"), *_rows(self.epochs, "epoch")]
+        epochs = _rows(self.epochs, "epoch")
+        told = {row["epoch"]: row for row in _rows(self.scores, "epoch")}
+        for row in epochs:
+            row |= {f"val_{name}": told.get(row["epoch"], {}).get(name, "") for name in self.metrics}
+        rows = [*_rows(self.steps, "step"), *epochs]
         for row in sorted(rows, key=lambda row: (row["step"], row["event"] == "epoch")):
             writer.writerow({name: value for name, value in row.items() if name in header})
         return out.getvalue()

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.data.config import DataConfig
-from app.data.sources import SOURCES, DataError, check
+from app.data.sources import DataError, check, spec_of
 from app.data.spec import VALUES, DataInfo
 from app.source import Source
+from app.training.choices import CLASS_IDS, LOSSES
 from app.training.config import TrainingConfig
+from app.training.scores import refusal
 
 AMP = ("", "bfloat16", "float16")
 WEIGHED = ("CrossEntropyLoss", "NLLLoss", "MultiMarginLoss")
@@ -40,6 +42,7 @@ def check_numbers(job: Job) -> None:
     _at_least("seed", training.seed, 0, 2**63 - 1)
     check_data(job.data)
     _check_loss(job)
+    _check_metrics(job)
     if not DEVICE.fullmatch(training.device):
         raise JobError(f"device is “{training.device}”; it must be auto, cpu, mps, cuda or cuda:0, cuda:1 ...")
     _check_steps(training)
@@ -84,16 +87,28 @@ def _is_number(value: Any) -> bool:
 
 def _check_loss(job: Job) -> None:
     """Whether the loss is one for the data."""
-    loss, spec = job.training.loss, SOURCES[job.data.source]
-    if job.data.class_weights and (spec.task == VALUES or loss.name not in WEIGHED or "weight" in loss.params):
+    loss = job.training.loss
+    if job.data.class_weights and (loss.name not in WEIGHED or "weight" in loss.params):
         raise JobError(
             f"class_weights weighs the classes of {' or '.join(WEIGHED)} that has no weight of its own; "
             f"the loss is {loss.name}. Choose another loss, or take the class weights away."
         )
 
 
+def _check_metrics(job: Job) -> None:
+    spec = spec_of(job.data)
+    for name in job.training.metrics if spec.is_read else ():
+        if told := refusal(name, spec.task, len(spec.classes)):
+            raise JobError(told)
+
+
 def check_input(job: Job, data: DataInfo) -> None:
-    """Refuse a net whose input is not what the data give. Raises JobError with both shapes."""
+    """Refuse a net whose input is not what the data give, and a loss of another kind. Raises JobError."""
+    if data.task == VALUES and LOSSES.get(job.training.loss.name) == CLASS_IDS:
+        raise JobError(
+            f"{job.training.loss.name} compares with classes, and {data.label} gives values to predict. Choose a loss "
+            "of values, such as MSELoss."
+        )
     inputs = job.source.inputs
     if not inputs:
         return

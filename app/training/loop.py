@@ -8,28 +8,23 @@ from torch's generators, and visitors put them back (`app.rng`, `app.training.li
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from app.data.sources import load
 from app.rng import GENERATOR
-from app.telemetry import memory
-from app.telemetry.gradients import GradientSampler
 from app.training import checkpoint
 from app.training.checkpoint import Position
 from app.training.control import Control, Ending, Result
 from app.training.devices import Resolved, resolve
 from app.training.evaluation import evaluate, sample_numbers
 from app.training.events import (
+    Caught,
     EpochDone,
     Event,
     Finished,
-    GradientNorms,
-    MemorySample,
     Paused,
     RateSet,
     Resumed,
@@ -41,19 +36,17 @@ from app.training.events import (
 )
 from app.training.failures import NotFinite, failure
 from app.training.finite import not_finite
-from app.training.job import Job, check_input, check_numbers
+from app.training.job import Job, check_numbers
 from app.training.live import Live
-from app.training.metrics import Task
 from app.training.order import batch_count, ordered
 from app.training.saving import Saver
-from app.training.start import initial_module
-from app.training.stepper import Stepper
+from app.training.scores import Gathered
+from app.training.setting_up import set_up
 from app.training.switches import switched
+from app.training.watcher import Watcher
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-FLUSH_EVERY = 0.05
 
 
 def train(
@@ -103,10 +96,9 @@ class _Run:
         self.config = job.training
         self.live: Live | None = None
         self.at = Position()
-        # (epoch, step, loss, samples, seconds, rate) and (step, norms): on the device until they are flushed.
+        # (epoch, step, loss, samples, seconds, rate), on the device until they are flushed.
         self._losses: list[tuple[int, int, Tensor, int, float, float]] = []
-        self._norms: list[tuple[int, Tensor]] = []
-        self._flush_due = self._memory_due = 0.0
+        self._watcher: Watcher | None = None
         self._origin = 0.0
         self._note = ""
 
@@ -126,7 +118,8 @@ class _Run:
             yield from self._save(checkpoint.LAST)
             yield from self.saved()
         done = not self.control.stopping
-        yield Finished("done" if done else "stopped", self.at.epoch, self.at.step, self._seconds(), self._note)
+        spent = self._watcher.seconds if self._watcher else 0.0
+        yield Finished("done" if done else "stopped", self.at.epoch, self.at.step, self._seconds(), self._note, spent)
 
     def hand_over(self, ending: Ending) -> None:
         """Leave the weights with the control, once."""
@@ -135,34 +128,20 @@ class _Run:
             self.control.finish(Result(ending, self.at.epoch, self.at.step, weights))
             self.live = None
             self._losses.clear()
-            self._norms.clear()
+            if self._watcher is not None:
+                self._watcher.clear()
 
     def _set_up(self, resolved: Resolved, resume: Path | None) -> Started:
-        import numpy as np
         import torch
 
         training, device = self.config, resolved.id
-        data = load(self.job.data, self.job.data_root)
-        check_input(self.job, data.info)
-        data = data.to(device)
-        task = Task(training.loss.name, len(data.info.classes), data.info.task, data.info.labels_per_sample)
-        with GENERATOR:
-            torch.manual_seed(training.seed)
-            random.seed(training.seed)
-            np.random.seed(training.seed % 2**32)
-            # Taken along, so that whatever ran between two steps is not noticed.
-            model = initial_module(self.job.source, training.start).to(device)
-            if training.channels_last:
-                model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-            self.stepper = Stepper(model, training, task, device)
-            if self.job.data.class_weights:
-                self._weigh_classes(data.info.class_counts, device)
+        self.stepper, data = set_up(self.job, device)
         self._shuffle = torch.Generator().manual_seed(training.seed)
-        self._sampler = GradientSampler(model)
         # On the CPU every number is there at once; elsewhere reading one waits for the device.
         self._at_once = device == "cpu"
         self._reads = self._at_once or training.not_finite == "skip"
         self.live = Live(self.stepper, data, device)
+        self._watcher = Watcher(self.live, self.job.source, self.control)
         if resume is not None:
             self._restore(resume)
         self.control.attach(self.live)
@@ -173,25 +152,22 @@ class _Run:
             training.batch_size,
             batch_count(self.job, data.info.train_count),
             training.seed,
-            sum(p.numel() for p in model.parameters() if p.requires_grad),
-            self._sampler.layers,
+            sum(p.numel() for p in self.stepper.model.parameters() if p.requires_grad),
+            self._watcher.sampler.layers,
             data.info.train_count,
             data.info.validation_count,
             self.at.step,
         )
 
-    def _weigh_classes(self, counts: tuple[int, ...], device: str) -> None:
-        """Weigh rare classes in the loss as much as common ones."""
-        import torch
-
-        from app.data.splits import balanced_weights
-
-        self.stepper.loss.weight = balanced_weights(torch.tensor(counts)).to(device)
-
     @property
     def _now(self) -> Live:
         assert self.live is not None
         return self.live
+
+    @property
+    def _watching(self) -> Watcher:
+        assert self._watcher is not None
+        return self._watcher
 
     def _seconds(self) -> float:
         return perf_counter() - self._origin
@@ -238,14 +214,16 @@ class _Run:
         self._count_correct()
         accuracy = self.stepper.task.share(self.at.correct, count)
         train_loss = self.at.total / count
-        val_loss, val_accuracy = self._evaluate()
+        gathered = Gathered(self.config.metrics, self.stepper.task)
+        val_loss, val_accuracy = self._evaluate(gathered)
         if self.control.stopping:
             return
         self.stepper.end_epoch(val_loss)
         self.at.done, self.at.batch = epoch, 0
         better = val_loss is not None and (self.at.best is None or val_loss < self.at.best)
         self.at.best, self.at.stale = (val_loss, 0) if better else (self.at.best, self.at.stale + 1)
-        yield EpochDone(epoch, self.at.step, train_loss, accuracy, val_loss, val_accuracy, self._seconds())
+        told = gathered.told()
+        yield EpochDone(epoch, self.at.step, train_loss, accuracy, val_loss, val_accuracy, self._seconds(), told)
         if better:
             yield from self._save(checkpoint.BEST)
         if self.config.patience and self.at.stale >= self.config.patience and not self._note:
@@ -258,49 +236,61 @@ class _Run:
     ) -> Iterator[Event]:
         import torch
 
-        live, norms, now = self._now, None, 0.0
+        live, watcher = self._now, self._watching
         rate = self.stepper.rate
 
         def look(loss: Tensor) -> None:
             # Before backward, so that the weights stay those of the last good step.
-            if self._reads and not math.isfinite(value := loss.item()):
+            if (self._reads or self.control.watch.not_finite) and not math.isfinite(value := loss.item()):
+                watcher.look.forward_done()
                 raise not_finite(live.model, self.job.source, inputs, state, value, self.at.step + 1)
-
-        def measure() -> None:
-            nonlocal norms, now
-            now = perf_counter()
-            if self._sampler.is_due(now):
-                norms = self._sampler.measure()
+            if watcher.look.open:
+                watcher.look.forward_done()
 
         skipped: NotFinite | None = None
         with GENERATOR:
             state = torch.get_rng_state() if self._at_once else None
             inputs, labels = next(batches)
+            if watcher.look_due:
+                watcher.begin()
             try:
-                batch = self.stepper.take(inputs, labels, last or self._is_last_step(), look, measure)
+                batch = self.stepper.take(inputs, labels, last or self._is_last_step(), look, watcher.measure)
             except NotFinite as error:
-                if self.config.not_finite != "skip":
+                watcher.skipped()
+                if self.config.not_finite != "skip" and not self.control.watch.not_finite:
                     raise
                 skipped = error
         self.at.step, self.at.epoch, self.at.batch = self.at.step + 1, epoch, self.at.batch + 1
         live.epoch, live.step = epoch, self.at.step
-        now = now or perf_counter()
-        seconds = perf_counter() - self._origin
+        now = perf_counter()
+        seconds = now - self._origin
         if skipped is not None:
             yield Skipped(epoch, self.at.step, str(skipped), skipped.node)
+            if self.control.watch.not_finite:
+                yield self._caught_loss(skipped, (inputs, labels))
             return
         if batch.correct is not None:
             self._correct = batch.correct if self._correct is None else self._correct + batch.correct
-        if norms is not None:
-            self._norms.append((self.at.step, norms))
+        watcher.after(self.at.step, batch.updated, now)
         if self._at_once:
             value = batch.loss.item()
             self.at.total += value * count
             yield StepDone(epoch, self.at.step, value, count, seconds, rate)
         else:
             self._losses.append((epoch, self.at.step, batch.loss, count, seconds, rate))
-        if now >= self._flush_due:
-            yield from self._flush()
+        if now >= watcher.flush_due:
+            for event in self._flush():
+                if isinstance(event, Caught):
+                    live.caught = inputs, labels
+                yield event
+
+    def _caught_loss(self, error: NotFinite, batch: tuple[Tensor, Tensor]) -> Caught:
+        """Stand at a batch whose loss is not finite; nothing was learnt from it."""
+        self._now.caught = batch
+        self.control.pause()
+        layer = self.job.source.modules.get(error.node or "", error.node or "")
+        message = f"Paused at step {self.at.step:,}: {error} Nothing was learnt from this batch."
+        return Caught(self.at.epoch, self.at.step, "loss", layer, error.node, math.nan, message)
 
     def _is_last_step(self) -> bool:
         return self.config.max_steps is not None and self.at.step + 1 >= self.config.max_steps
@@ -310,25 +300,15 @@ class _Run:
         import torch
 
         losses, self._losses = self._losses, []
-        norms, self._norms = self._norms, []
         if losses:
             values = torch.stack([loss for _, _, loss, _, _, _ in losses]).tolist()
             for (epoch, step, _, samples, seconds, rate), value in zip(losses, values, strict=True):
                 self._must_be_finite(value, step)
                 self.at.total += value * samples
                 yield StepDone(epoch, step, value, samples, seconds, rate)
-        if norms:
-            layers = self._sampler.layers
-            for (step, _), row in zip(norms, torch.stack([n for _, n in norms]).tolist(), strict=True):
-                yield GradientNorms(step, layers, self._sampler.by_layer(row))
+        yield from self._watching.told(self.at.epoch, self.at.step, self._seconds())
         if self._saver is not None and self._saver.news:
             yield from self._saver.told()
-        now = perf_counter()
-        self._flush_due = now + FLUSH_EVERY
-        if now >= self._memory_due:
-            self._memory_due = now + memory.EVERY
-            r = memory.read(self._now.device)
-            yield MemorySample(self.at.step, now - self._origin, r.scope, r.allocated, r.reserved, r.peak, r.resident)
 
     def _must_be_finite(self, value: float, step: int) -> None:
         """On a device a loss is seen a little late; the batch is gone, and the weights may be spoilt since."""
@@ -337,11 +317,11 @@ class _Run:
         live = self._now
         raise not_finite(live.model, self.job.source, live.data.batch(1)[0], None, value, step)
 
-    def _evaluate(self) -> tuple[float | None, float | None]:
+    def _evaluate(self, gathered: Gathered) -> tuple[float | None, float | None]:
         """Mean loss and accuracy on the validation samples; None if there are none, or if the run is stopped."""
         live = self._now
         chunks = sample_numbers(live.data.info.validation_count, self.config.batch_size, live.device)
-        return evaluate(self.stepper, live.data.val.batches(chunks), lambda: self.control.stopping)
+        return evaluate(self.stepper, live.data.val.batches(chunks), lambda: self.control.stopping, gathered)
 
     # --- Checkpoints
 

@@ -3,6 +3,7 @@
 torch is imported at the top because the texts stand alone in that script: import this module lazily.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -42,3 +43,11 @@ def mixed(inputs: Tensor, alpha: float) -> tuple[Tensor, Tensor, float]:
     share = float(torch.distributions.Beta(alpha, alpha).sample())
     others = torch.randperm(len(inputs)).to(inputs.device)
     return share * inputs + (1 - share) * inputs[others], others, share
+
+
+def computed(metric: Any) -> float:
+    """The value of a metric of torchmetrics, nan where it cannot tell, such as R² of a single sample."""
+    try:
+        return float(metric.compute())
+    except ValueError:
+        return math.nan

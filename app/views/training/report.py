@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.training.events import EpochDone, Event, Failed, Finished, Paused, Resumed, Saved, Started
+from app.training.events import EpochDone, Event, Failed, Finished, Paused, RateSet, Resumed, Saved, Skipped, Started
+from app.training.scores import SCORES
 from app.views.training import figures
 
 
@@ -34,6 +35,11 @@ def lines_of(event: Event, epochs: int = 0) -> list[Line]:
             return [Line(f"{word} after {figures.count(event.steps)} steps, {spent}.", tone)]
         case Failed():
             return [Line(_sentences(event.message, event.cure), "error", event.traceback.rstrip())]
+        case RateSet():
+            words = f"Learning rate set to {figures.figure(event.rate)} by hand after step {figures.count(event.step)}."
+            return [Line(f"{words} From here on train.py gives other numbers.", "warn")]
+        case Skipped():
+            return [Line(f"Skipped: {_sentences(event.message)}", "warn")]
         case Saved() if event.problem:
             return [Line(event.problem, "warn")]
     return []
@@ -61,11 +67,13 @@ def _sentences(*texts: str) -> str:
 
 def _epoch(event: EpochDone, epochs: int) -> str:
     of = f"/{epochs}" if epochs else ""
-    text = (
-        f"Epoch {event.epoch}{of}: train loss {figures.figure(event.train_loss)}, "
-        f"accuracy {figures.percent(event.train_accuracy)} %"
-    )
+    text = f"Epoch {event.epoch}{of}: train loss {figures.figure(event.train_loss)}{_share(event.train_accuracy)}"
     if event.val_loss is None:
         return f"{text}; no validation samples."
-    accuracy = figures.percent(event.val_accuracy)
-    return f"{text}; validation loss {figures.figure(event.val_loss)}, accuracy {accuracy} %."
+    scores = "".join(f", {SCORES[name].label} {figures.figure(value)}" for name, value in event.metrics)
+    return f"{text}; validation loss {figures.figure(event.val_loss)}{_share(event.val_accuracy)}{scores}."
+
+
+def _share(accuracy: float | None) -> str:
+    """The accuracy in words, nothing where the data have no classes."""
+    return "" if accuracy is None else f", accuracy {figures.percent(accuracy)} %"

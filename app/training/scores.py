@@ -1,0 +1,183 @@
+"""Metrics gathered over the batches of an evaluation, by torchmetrics; which of them say something of a task.
+
+torchmetrics is imported when a run or an evaluation first asks for one. The exported `train.py` makes the same metrics
+and feeds them the same tensors, so their values are equal bit for bit on the CPU.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from app.frozen import FrozenMap
+from app.training.metrics import CLASSES, TOKENS, VALUES, Task
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SOFTMAX, SIGMOID, PLAIN = "softmax", "sigmoid", "plain"
+# How a loss reads the net's output as probabilities; of any other it is taken as it is.
+_READ = {
+    "CrossEntropyLoss": SOFTMAX, "NLLLoss": SOFTMAX, "MultiMarginLoss": SOFTMAX, "KLDivLoss": SOFTMAX,
+    "BCEWithLogitsLoss": SIGMOID, "MultiLabelSoftMarginLoss": SIGMOID,
+}  # fmt: skip
+MOST_CLASSES = 1000  # more, and what is measured class by class costs more than it tells
+
+
+@dataclass(frozen=True)
+class Score:
+    """One metric: the class of torchmetrics that measures it, in `module`, and its arguments.
+
+    `least` is how many classes the data must have. `share`: it lies between 0 and 1, and more is better.
+    """
+
+    name: str
+    label: str
+    kinds: tuple[str, ...]
+    metric: str
+    module: str
+    arguments: FrozenMap[str, Any] = field(default_factory=FrozenMap)
+    least: int = 2
+    share: bool = True
+    doc: str = ""
+
+    @property
+    def by_class(self) -> bool:
+        """Whether it is told how many classes there are."""
+        return self.metric.startswith("Multiclass")
+
+    def call(self, classes: str) -> str:
+        """The expression that makes it; `classes` is that of their number."""
+        parts = [classes] if self.by_class else []
+        parts += [f"{name}={value!r}".replace("'", '"') for name, value in self.arguments.items()]
+        return f"{self.metric}({', '.join(parts)})"
+
+
+def _of_classes(name: str, label: str, metric: str, doc: str, least: int = 2, **arguments: Any) -> Score:
+    given = FrozenMap({**arguments, "validate_args": False})
+    return Score(name, label, (CLASSES, TOKENS), metric, "torchmetrics.classification", given, least, True, doc)
+
+
+_BOTH = (
+    _of_classes("f1", "F1", "MulticlassF1Score", "The harmonic mean of precision and recall, averaged over classes.",
+                average="macro"),
+    _of_classes("precision", "Precision", "MulticlassPrecision",
+                "Of what is called a class, the share that is of it, averaged over classes.", average="macro"),
+    _of_classes("recall", "Recall", "MulticlassRecall",
+                "Of what is of a class, the share that is called so, averaged over classes: the balanced accuracy.",
+                average="macro"),
+    _of_classes("auroc", "AUROC", "MulticlassAUROC",
+                "The area under the ROC curve of each class against the others, averaged over classes.",
+                average="macro"),
+    *(_of_classes(f"top{k}_accuracy", f"Top-{k} accuracy", "MulticlassAccuracy",
+                  f"The share of samples whose class is among the {k} that the net thinks likeliest.",
+                  k + 1, average="micro", top_k=k) for k in (2, 3, 5)),
+)  # fmt: skip
+_NUMBERS = (
+    Score("mae", "MAE", (VALUES,), "MeanAbsoluteError", "torchmetrics", share=False,
+          doc="The mean absolute error."),
+    Score("rmse", "RMSE", (VALUES,), "MeanSquaredError", "torchmetrics", FrozenMap(squared=False), share=False,
+          doc="The root of the mean squared error."),
+    Score("r2", "R²", (VALUES,), "R2Score", "torchmetrics", share=False,
+          doc="The share of the variance that is explained: 1 is perfect, 0 is no better than the mean."),
+)  # fmt: skip
+_PERPLEXITY = Score(
+    "perplexity", "Perplexity", (TOKENS,), "Perplexity", "torchmetrics.text", share=False,
+    doc="e to the mean negative log-likelihood of a token: how many tokens the net wavers between.",
+)  # fmt: skip
+
+SCORES: FrozenMap[str, Score] = FrozenMap({score.name: score for score in (*_BOTH, *_NUMBERS, _PERPLEXITY)})
+
+
+def fitting(kind: str, classes: int) -> tuple[Score, ...]:
+    """The metrics that a task can be measured by."""
+    fits = (score for score in SCORES.values() if kind in score.kinds)
+    return tuple(score for score in fits if not score.by_class or score.least <= classes <= MOST_CLASSES)
+
+
+def refusal(name: str, kind: str, classes: int) -> str:
+    """Why a task cannot be measured by a metric, "" if it can."""
+    if name not in SCORES:
+        return f"There is no metric “{name}”. Choose among: {', '.join(SCORES)}."
+    fit = [score.name for score in fitting(kind, classes)]
+    if name in fit:
+        return ""
+    words = f"{classes} classes" if kind == CLASSES else {VALUES: "values", TOKENS: "tokens"}[kind]
+    return f"The metric {name} says nothing of data of {words}. Choose among: {', '.join(fit) or 'none'}."
+
+
+def reading(loss: str) -> str:
+    """How the loss reads an output as probabilities: "softmax", "sigmoid", or "plain" where it is compared as it is."""
+    return _READ.get(loss, PLAIN)
+
+
+def probabilities(loss: str, output: Tensor) -> Tensor:
+    """The output (N, classes) as the loss reads it, float32: probabilities, or plain numbers where it has none."""
+    output = output.float()
+    return {SOFTMAX: lambda: output.softmax(1), SIGMOID: output.sigmoid}.get(reading(loss), lambda: output)()
+
+
+class Gathered:
+    """The chosen metrics over the batches of one evaluation. Made anew for each."""
+
+    def __init__(self, names: tuple[str, ...], task: Task) -> None:
+        self._scores = tuple(SCORES[name] for name in names)
+        self._task = task
+        self._metrics: tuple[Any, ...] = ()
+
+    def add(self, output: Tensor, labels: Tensor) -> None:
+        """Take in a batch: the net's output and the labels of the data."""
+        if not self._scores:
+            return
+        task = self._task
+        columns = output.shape[-1 if task.kind == TOKENS else 1] if task.kind != VALUES else 0
+        if not self._metrics:
+            self._metrics = tuple(make(score, columns).to(output.device) for score in self._scores)
+        if task.kind == VALUES:
+            self._update(output.float().flatten(1), labels.float().flatten(1))
+            return
+        rows = probabilities(task.loss, output.reshape(-1, columns))
+        self._update(rows, labels.flatten(), output.float(), labels)
+
+    def add_rows(self, rows: Tensor, labels: Tensor) -> None:
+        """Take in probabilities (N, classes) and class ids (N,)."""
+        if not self._metrics:
+            self._metrics = tuple(make(score, rows.shape[1]).to(rows.device) for score in self._scores)
+        self._update(rows, labels)
+
+    def _update(self, rows: Tensor, labels: Tensor, output: Any = None, tokens: Any = None) -> None:
+        for score, metric in zip(self._scores, self._metrics, strict=True):
+            if score is _PERPLEXITY:
+                metric.update(output, tokens)
+            else:
+                metric.update(rows, labels)
+
+    def told(self) -> tuple[tuple[str, float], ...]:
+        """The value of each metric over all that was taken in; nothing if that is nothing."""
+        from app.training.recipes import computed
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that a class has no samples, which the support of the classes tells
+            return tuple(
+                (score.name, computed(metric)) for score, metric in zip(self._scores, self._metrics, strict=False)
+            )
+
+
+def make(score: Score, classes: int) -> Any:
+    """The metric of torchmetrics."""
+    import importlib
+
+    _import_torchmetrics()
+    cls = getattr(importlib.import_module(score.module), score.metric)
+    return cls(*([classes] if score.by_class else []), **score.arguments)
+
+
+def _import_torchmetrics() -> None:
+    """torchmetrics imports torchvision where there is one, which must be helped where its operators are missing."""
+    import contextlib
+
+    from app.torchvision_import import import_torchvision
+
+    with contextlib.suppress(ImportError):
+        import_torchvision()
