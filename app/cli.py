@@ -9,7 +9,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -172,11 +172,22 @@ def _analysed(project: Project, alone: bool = False) -> tuple[Analysis, tuple[Pr
     from app.builder.analysis import analyse
 
     analysis = analyse(project.graph, own_layers.ops_of(project))
+    if not alone:
+        read_data(project)
     found = analysis.problems
     if alone:
         start = project.training.start if analysis.runnable else None
         return analysis, (*found, *start_weights.problems(start, analysis.source))
     return analysis, (*found, *preflight.problems(project, analysis)) if analysis.runnable else found
+
+
+def read_data(project: Project) -> None:
+    """Read files of the person's, so that it is known whether the net fits them; why not is told with the problems."""
+    from app.data.sources import DataError, check, look
+
+    with suppress(DataError):
+        check(project.data)
+        look(project.data)
 
 
 def sound(project: Project, alone: bool = False) -> Analysis:

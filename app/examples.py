@@ -104,7 +104,8 @@ def _training(project: Project, analysis: Analysis, data_root: Path | None) -> t
     if analysis.errors:
         return BROKEN, "Does not run as it is"
     spec = SOURCES.get(project.data.source)
-    if spec is None or any(problem.severity == "error" for problem in preflight.problems(project, analysis)):
+    stopped = (problem.severity == "error" for problem in preflight.problems(project, analysis))
+    if spec is None or spec.picks or any(stopped):
         return NO_DATA, "No such data here yet, so no training"
     if is_present(spec.key, data_root):
         return OFFLINE, f"{spec.label}, trains offline"

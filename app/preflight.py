@@ -16,12 +16,15 @@ from app.builder.problems import Cure, InsertBefore, Problem, SetParam, Thaw
 from app.builder.training_checks import training
 from app.builder.value_types import Dim, TensorType
 from app.data.counts import training_count
-from app.data.sources import SOURCES, SourceSpec
+from app.data.sources import DataError, SourceSpec, spec_of
+from app.data.spec import CLASSES, TOKENS, VALUES
 from app.frozen import FrozenMap
 from app.project import Project
 from app.start_weights import problems as start_problems
-from app.training.choices import LOSSES, OPTIMIZERS
-from app.training.job import Job
+from app.training.choices import CLASS_IDS, LOSSES, OPTIMIZERS
+from app.training.job import WEIGHED, Job, JobError, check_data
+
+UNREAD = "The data have not been read yet"
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
@@ -32,19 +35,38 @@ def problems(project: Project, analysis: Analysis) -> tuple[Problem, ...]:
 
     Imports no torch, but where there are start weights to hold against the net.
     """
-    source = SOURCES.get(project.data.source)
-    if source is None:
-        known = ", ".join(SOURCES)
-        text = f"There is no data source {project.data.source!r}"
-        return (Problem("error", None, text, f"Choose one under Training: {known}."),)
+    try:
+        check_data(project.data)
+        source = spec_of(project.data)
+    except (JobError, DataError) as error:
+        return (Problem("error", None, "The data cannot be used", str(error)),)
+    if not source.is_read:
+        return (Problem("error", None, UNREAD, "They are read under Training, Data, and by the commands."),)
     return (
         *_choices(project),
+        *_data(project, source),
         *_inputs(project.graph, source),
         *_outputs(project.graph, analysis, source),
         *_learning(project.graph, analysis),
         *_training(project, analysis),
         *(start_problems(project.training.start, analysis.source) if analysis.runnable else ()),
     )
+
+
+def _data(project: Project, source: SourceSpec) -> list[Problem]:
+    """What could not be read, and a loss that is of another kind than the data."""
+    found, loss = [], project.training.loss.name
+    if source.bad and project.data.bad == "stop":
+        more = f" and {len(source.bad) - 3:,} more" if len(source.bad) > 3 else ""
+        reason = f"{'; '.join(source.bad[:3])}{more}. Mend the data, or have them skipped (Training, Data)."
+        found.append(Problem("error", None, f"{len(source.bad):,} samples of {source.label} cannot be read", reason))
+    if source.task == VALUES and LOSSES.get(loss) == CLASS_IDS:
+        reason = f"{source.label} gives values to predict. Choose a loss of values under Training, such as MSELoss."
+        found.append(Problem("error", None, f"{loss} compares with classes", reason))
+    if project.data.class_weights and (loss not in WEIGHED or "weight" in project.training.loss.params):
+        reason = f"Choose {' or '.join(WEIGHED)} without a weight of its own, or take the class weights away."
+        found.append(Problem("error", None, f"{loss} cannot weigh the classes", reason))
+    return found
 
 
 def _learning(graph: Graph, analysis: Analysis) -> list[Problem]:
@@ -115,14 +137,29 @@ def _outputs(graph: Graph, analysis: Analysis, source: SourceSpec) -> list[Probl
     if outputs and (special := _special_output(outputs[0])):
         return [special]
     kind = analysis.output_type()
-    classes = len(source.classes)
-    if kind is None or not outputs or kind.shape == (Dim(1), classes):
+    wanted = wanted_output(source)
+    if kind is None or not outputs or kind.shape == (Dim(1), *wanted):
         return []
-    reason = f"The loss wants N×{classes}, one value for each class of {source.label}."
-    if len(kind.shape) != 2 and kind.per_sample() != classes:
+    what = {
+        CLASSES: f"one value for each class of {source.label}",
+        VALUES: f"the values of {source.label} that are to be predicted",
+        TOKENS: f"one value for each of the {len(source.classes)} tokens at each place of {source.label}",
+    }[source.task]
+    reason = f"The loss wants N×{'×'.join(map(str, wanted))}, {what}."
+    if len(wanted) == 1 and len(kind.shape) != 2 and kind.per_sample() != wanted[0]:
         reason += " A Flatten and a Linear layer would give that."
-    message = f"{outputs[0].name} is {kind}, the data have {classes} classes"
-    return [Problem("error", outputs[0].id, message, reason, cures=_class_cures(graph, outputs[0].id, kind, classes))]
+    count = wanted[-1]
+    data = f"{count} value{'s' * (count > 1)} to predict" if source.task == VALUES else f"{count} classes"
+    message = f"{outputs[0].name} is {kind}, the data have {data}"
+    cures = _class_cures(graph, outputs[0].id, kind, wanted)
+    return [Problem("error", outputs[0].id, message, reason, cures=cures)]
+
+
+def wanted_output(source: SourceSpec) -> tuple[int, ...]:
+    """What the net is to give for a sample, without the batch."""
+    if source.task == VALUES:
+        return source.label_shape
+    return (*source.label_shape, len(source.classes))
 
 
 def _special_output(output: Node) -> Problem | None:
@@ -138,13 +175,16 @@ def _special_output(output: Node) -> Problem | None:
     return Problem("error", output.id, f"The loss takes {output.name} as a tensor, always", reason, cures=(cure,))
 
 
-def _class_cures(graph: Graph, output: str, kind: TensorType, classes: int) -> tuple[Cure, ...]:
-    """Give the last Linear as many features as there are classes, if only that is amiss; else a Linear that does."""
+def _class_cures(graph: Graph, output: str, kind: TensorType, wanted: tuple[int, ...]) -> tuple[Cure, ...]:
+    """Give the last Linear as many features as are wanted, if only that is amiss; else a Linear that does."""
+    classes = wanted[-1]
     if kind.shape[:1] != (Dim(1),) or len(kind.shape) < 2:
+        return ()
+    if len(wanted) > 1 and kind.shape[1:-1] != wanted[:-1]:
         return ()
     port = "input"
     linear = InsertBefore(output, port, "nn.Linear", FrozenMap(out_features=classes))
-    if len(kind.shape) > 2:
+    if len(kind.shape) > 2 and len(wanted) == 1:
         flatten = InsertBefore(output, port, "nn.Flatten")
         if kind.per_sample() == classes:
             return (Cure("Insert Flatten", (flatten,)),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +11,11 @@ import pytest
 from app import preflight
 from app.builder.analysis import analyse
 from app.builder.catalog import catalog
+from app.builder.literals import DType
 from app.builder.problems import Problem, apply_cure
 from app.data.config import DataConfig
 from app.data.counts import training_count
-from app.data.sources import load
+from app.data.sources import load, look
 from app.frozen import FrozenMap
 from app.project import Project
 from app.training.config import Choice, TrainingConfig
@@ -127,3 +129,58 @@ def test_a_net_that_cannot_learn_is_said_and_cured() -> None:
 def test_a_net_without_parameters_is_told_what_it_lacks() -> None:
     found = project(("nn.Flatten", "flatten", {}), ("nn.AdaptiveAvgPool1d", "pool", {"output_size": 10}))
     assert "nothing to learn" in said(found)[0].message
+
+
+def on_data(data: DataConfig, *layers: Any, shape: tuple[int, ...], dtype: str = "float32", **training: Any) -> Project:
+    graph = net([("input", "x", {"shape": shape, "dtype": DType(dtype)}), *layers, ("output", "y", {})])
+    return Project(graph=graph, data=data, training=TrainingConfig(**training))
+
+
+def mended(wrong: Project) -> tuple[Problem, ...]:
+    """What is left once every cure there is was taken."""
+    for _ in range(4):
+        cures = [problem.cures[0] for problem in said(wrong) if problem.cures]
+        if not cures:
+            break
+        wrong = replace(wrong, graph=apply_cure(wrong.graph, catalog(), cures[0]))
+    return said(wrong)
+
+
+def test_values_to_predict_are_asked_of_the_net_and_of_the_loss(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b,price\n" + "".join(f"{i},{i * i},{i / 3}\n" for i in range(40)))
+    data = DataConfig("file.csv", path=str(tmp_path / "t.csv"))
+    wrong = on_data(data, ("nn.Linear", "fc", {"out_features": 7}), shape=(9,))
+    assert [problem.message for problem in said(wrong)] == [preflight.UNREAD]
+    look(data)
+    loss = next(problem for problem in said(wrong) if "CrossEntropyLoss" in problem.message)
+    assert "MSELoss" in loss.reason
+    right = replace(wrong, training=replace(wrong.training, loss=Choice("MSELoss")))
+    assert any("1 value to predict" in problem.message for problem in said(right))
+    assert mended(right) == ()
+
+
+def test_bad_rows_stop_a_run_unless_they_are_to_be_skipped(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,y\n1,0\n2\n" + "".join(f"{i},{i % 2}\n" for i in range(40)))
+    data = DataConfig("file.csv", path=str(tmp_path / "t.csv"))
+    look(data)
+    wrong = on_data(data, ("nn.Linear", "fc", {"out_features": 2}), shape=(1,))
+    (problem,) = said(wrong)
+    assert problem.severity == "error" and "row 3: 1 fields instead of 2" in problem.reason
+    skipping = replace(wrong, data=replace(data, bad="skip"))
+    look(skipping.data)
+    assert said(skipping) == ()
+
+
+def test_a_text_wants_numbers_in_and_a_value_for_each_character(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("abcab " * 50)
+    data = DataConfig("file.text", path=str(tmp_path / "t.txt"), options=FrozenMap(context=4))
+    look(data)
+    embedding = ("nn.Embedding", "emb", {"num_embeddings": 4, "embedding_dim": 8})
+    assert mended(on_data(data, embedding, ("nn.Linear", "fc", {"out_features": 3}), shape=(9,))) == ()
+
+
+def test_data_that_cannot_be_are_told_before_a_run() -> None:
+    (problem,) = said(replace(project(*MLP), data=DataConfig("file.csv")))
+    assert "no file is chosen" in problem.reason
+    (problem,) = said(replace(project(*MLP, loss=Choice("MSELoss")), data=DataConfig(class_weights=True)))
+    assert "MSELoss cannot weigh the classes" in problem.message

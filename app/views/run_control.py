@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from app import preflight
 from app.builder.blocks import PREFIX, contained
 from app.builder.sheet import Sheet
-from app.data.sources import SOURCES, is_present
+from app.data.sources import is_present
 from app.document import Document
 from app.project import Project
 from app.settings import Settings
@@ -118,7 +118,7 @@ class RunControl(QObject):
             return
         project = self._document.project
         root = self._settings.data_folder
-        if SOURCES[project.data.source].download_bytes and not is_present(project.data.source, root):
+        if not is_present(project.data.source, root):
             self.download_wanted.emit(project.data.source)
             return
         run = self._session.start(preflight.job(project, analysis, str(root)), step=step)
