@@ -1,4 +1,4 @@
-"""The size of the gradients, layer by layer, at a cost that is bounded whatever the speed of the steps."""
+"""The size of the gradients, layer by layer."""
 
 from __future__ import annotations
 
@@ -8,41 +8,29 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-EVERY = 0.025
-
 
 class GradientSampler:
     """Norms of the gradients of a module's trainable parameters, gathered by the path of the module that owns them; a
     parameter of the network itself goes by its own name.
 
-    `measure` leaves its answer on the device; `by_layer` folds it once it has been fetched. At most one measurement is
-    due every `every` seconds.
+    `measure` leaves its answer on the device; `by_layer` folds it once it has been fetched.
     """
 
-    def __init__(self, model: nn.Module, every: float = EVERY) -> None:
+    def __init__(self, model: nn.Module) -> None:
         named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
-        owners = [name.rpartition(".")[0] or name for name, _ in named]
-        self.layers: tuple[str, ...] = tuple(dict.fromkeys(owners))
-        self._parameters = [parameter for _, parameter in named]
-        self._layer_of = [self.layers.index(owner) for owner in owners]
-        self._every = every
-        self._due = 0.0
-
-    def is_due(self, now: float) -> bool:
-        """Whether it is time, on a clock in seconds; if so, the next measurement is due `every` later."""
-        if now < self._due or not self.layers:
-            return False
-        self._due = now + self._every
-        return True
+        self.owners = [name.rpartition(".")[0] or name for name, _ in named]  # the layer of each parameter
+        self.layers: tuple[str, ...] = tuple(dict.fromkeys(self.owners))
+        self.parameters = [parameter for _, parameter in named]
+        self._layer_of = [self.layers.index(owner) for owner in self.owners]
 
     def measure(self) -> Tensor:
         """One norm a parameter, shape (parameters,), on their device; nan where there is no gradient."""
         import torch
 
-        gradients = [parameter.grad for parameter in self._parameters]
+        gradients = [parameter.grad for parameter in self.parameters]
         present = [gradient for gradient in gradients if gradient is not None]
         norms = iter(torch._foreach_norm(present)) if present else iter(())
-        first = present[0] if present else self._parameters[0]
+        first = present[0] if present else self.parameters[0]
         missing = first.new_full((), math.nan, dtype=torch.float32) if len(present) < len(gradients) else first
         return torch.stack([missing if g is None else next(norms).to(first.device, torch.float32) for g in gradients])
 

@@ -9,6 +9,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from app.training.watch_points import WatchPoints
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -50,6 +52,8 @@ class Control:
         self._result: Result | None = None
         # Read by the loop at every step without the lock: whether there is anything to look at.
         self.attention = False
+        # Where to pause by itself; may be set at any time, and counts from the next measurement on.
+        self.watch = WatchPoints()
 
     @property
     def paused(self) -> bool:
@@ -88,6 +92,10 @@ class Control:
         with self._condition:
             self._stopping = True
             self._changed()
+
+    def set_rate(self, rate: float) -> None:
+        """Set the learning rate after the step under way; those of all groups, and the schedule's, in proportion."""
+        self.call(lambda live: live.stepper.set_rate(rate))
 
     def call(self, function: Callable[[Live], T]) -> Future[T]:
         """Run `function(live)` on the loop's thread between two steps, at once if the run stands.

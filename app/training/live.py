@@ -28,6 +28,7 @@ class Live:
     device: str
     epoch: int = 0
     step: int = 0
+    caught: tuple[Tensor, Tensor] | None = None  # the batch that a watch point held at, inputs and labels
 
     @property
     def model(self) -> nn.Module:

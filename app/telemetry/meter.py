@@ -1,0 +1,58 @@
+"""What looking costs, and how seldom it has to be for the run not to feel it."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any
+
+
+class Meter:
+    """Clocks one kind of measuring, `with meter:` around each part of it, and says when it is due again.
+
+    After `rest()` the next is due `every` seconds later, or when what the last one cost is no more than `share` of the
+    time: dear measurements thin themselves. `seconds` is what was spent so far. On CUDA the time on the device is added
+    to that of the host, once its events have passed; nothing waits for them, so the sum is an upper bound.
+    """
+
+    def __init__(self, device: str, every: float, share: float) -> None:
+        self._every, self._share = every, share
+        self._on_cuda = device.startswith("cuda")
+        self._pending: list[tuple[Any, Any]] = []
+        self._began = self._cost = 0.0
+        self._first: Any = None
+        self.due = 0.0
+        self.seconds = 0.0
+
+    def __enter__(self) -> Meter:
+        self._began = perf_counter()
+        if self._on_cuda:
+            self._first = self._event()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        if self._on_cuda:
+            self._pending.append((self._first, self._event()))
+        spent = perf_counter() - self._began
+        self._cost += spent
+        self.seconds += spent
+
+    def rest(self) -> None:
+        """A measurement is over: work out when the next is due."""
+        self.due = perf_counter() + max(self._every, self._cost / self._share)
+        self._cost = 0.0
+
+    def settle(self) -> None:
+        """Add the time on the device of what has passed there."""
+        while self._pending and self._pending[0][1].query():
+            first, last = self._pending.pop(0)
+            spent = first.elapsed_time(last) / 1000
+            self.seconds += spent
+            self.due += spent / self._share
+
+    @staticmethod
+    def _event() -> Any:
+        import torch
+
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event

@@ -1,0 +1,51 @@
+"""Numbers that come row by row and are read column by column."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+class Columns:
+    """Rows of float64 numbers of one width; appending is amortised, reading a column copies nothing."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+        self._data: Array = np.empty((len(names), 256))
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, name: str) -> Array:
+        """The column as a read-only view, shape (rows,)."""
+        return self.matrix()[self.names.index(name)]
+
+    def append(self, *row: float | None) -> None:
+        """Add a row; None becomes nan."""
+        if self._count == self._data.shape[1]:
+            grown = np.empty((len(self.names), 2 * self._count))
+            grown[:, : self._count] = self._data
+            self._data = grown
+        self._data[:, self._count] = [np.nan if value is None else value for value in row]
+        self._count += 1
+
+    def extend(self, rows: Array) -> None:
+        """Add many rows at once, shape (columns, rows)."""
+        kept = self._data[:, : self._count]
+        self._data = np.concatenate([kept, rows, np.empty((len(self.names), 256))], axis=1)
+        self._count += rows.shape[1]
+
+    def cut(self, count: int) -> None:
+        """Keep the first `count` rows."""
+        # In an array of its own: what is appended next must not show in views that were handed out.
+        self._data = np.concatenate([self._data[:, :count], np.empty((len(self.names), 256))], axis=1)
+        self._count = count
+
+    def matrix(self) -> Array:
+        """All columns as a read-only view, shape (columns, rows)."""
+        view = self._data[:, : self._count]
+        view.flags.writeable = False
+        return view

@@ -1,0 +1,127 @@
+"""What was seen of the layers of a run: tables of figures, and histograms thinned to a fixed number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.telemetry.histogram import Histogram
+from app.training.columns import Array, Columns
+from app.training.events import Histograms, LayerFigures
+
+MOST = 128  # histograms of a kind that are kept
+
+
+class LayerTable:
+    """A row a layer and a column a sample, with the step of each sample."""
+
+    def __init__(self, *layers: str) -> None:
+        self.columns = Columns(*layers)
+        self._steps = Columns("step")
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        return self.columns.names
+
+    @property
+    def steps(self) -> Array:
+        return self._steps["step"]
+
+    def add(self, step: int, layers: tuple[str, ...], values: Iterable[float]) -> None:
+        """Append a sample; layers that come for the first time are nan before it, those left out nan in it."""
+        if layers == self.layers:
+            self.columns.append(*values)
+        else:
+            given = dict(zip(layers, values, strict=True))
+            self._widen(tuple(dict.fromkeys((*self.layers, *layers))))
+            self.columns.append(*(given.get(layer) for layer in self.layers))
+        self._steps.append(step)
+
+    def _widen(self, layers: tuple[str, ...]) -> None:
+        if layers == self.layers:
+            return
+        old, self.columns = self.columns, Columns(*layers)
+        rows = np.full((len(layers), len(old)), np.nan)
+        rows[: len(old.names)] = old.matrix()
+        self.columns.extend(rows)
+
+    def cut(self, step: int) -> None:
+        """Let go of what came after a step."""
+        count = int(np.searchsorted(self.steps, step, "right"))
+        self.columns.cut(count)
+        self._steps.cut(count)
+
+
+class HistogramSeries:
+    """The histograms of one kind over a run: when `most` are there, every other one goes, and half as many come."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self.samples: list[tuple[int, dict[str, Histogram]]] = []
+        self._most, self._stride, self._offered = most, 1, 0
+
+    def add(self, event: Histograms) -> None:
+        if self._offered % self._stride == 0:
+            self.samples.append((event.step, {each.layer: each for each in event.layers}))
+            if len(self.samples) > self._most:
+                self.samples = self.samples[::2]
+                self._stride *= 2
+        self._offered += 1
+
+    def cut(self, step: int) -> None:
+        self.samples = [sample for sample in self.samples if sample[0] <= step]
+
+    def of(self, layer: str) -> list[tuple[int, Histogram]]:
+        """The histograms of a layer with their steps."""
+        return [(step, layers[layer]) for step, layers in self.samples if layer in layers]
+
+
+class LayerHistory:
+    """`tables` by "weight", "update" and "dead", `histograms` by "weights", "gradients" and "activations"."""
+
+    def __init__(self) -> None:
+        self.tables = {"weight": LayerTable(), "update": LayerTable(), "dead": LayerTable()}
+        self.histograms: dict[str, HistogramSeries] = {}
+        self.version = 0  # grows with every event
+
+    def add(self, event: LayerFigures | Histograms) -> None:
+        self.version += 1
+        if isinstance(event, Histograms):
+            self.histograms.setdefault(event.kind, HistogramSeries()).add(event)
+            return
+        self.tables["weight"].add(event.step, event.layers, event.weights)
+        self.tables["update"].add(event.step, event.layers, event.ratios)
+        self.tables["dead"].add(event.step, event.cutting, event.dead)
+
+    def cut(self, step: int) -> None:
+        """Let go of what came after a step."""
+        for table in self.tables.values():
+            table.cut(step)
+        for series in self.histograms.values():
+            series.cut(step)
+        self.version += 1
+
+
+def spread(samples: list[tuple[int, Histogram]], bins: int) -> tuple[NDArray[np.float64], float, float]:
+    """Histograms over time on one scale: the share of values in each of `bins` parts, shape (bins, samples), lowest
+    first, and the ends of the scale. The counts of a histogram are spread evenly over its own parts.
+    """
+    if not samples:
+        return np.empty((bins, 0)), 0.0, 0.0
+    low, high = min(h.low for _, h in samples), max(h.high for _, h in samples)
+    if not high > low:
+        room = 0.1 * abs(low) or 0.5
+        low, high = low - room, high + room
+    edges = np.linspace(low, high, bins + 1)
+    parts = np.empty((bins, len(samples)))
+    for index, (_, h) in enumerate(samples):
+        total = max(sum(h.counts), 1)
+        below = np.concatenate([[0.0], np.cumsum(h.counts) / total])
+        # One value alone has no width: it is shown in the part where it lies.
+        ends = (h.low, h.high) if h.high > h.low else (h.low, h.low + (high - low) / bins)
+        parts[:, index] = np.diff(np.interp(edges, np.linspace(*ends, len(h.counts) + 1), below))
+    return parts, low, high

@@ -1,0 +1,48 @@
+"""What a run begins with: the data on the device, the net with its first weights, and what changes them."""
+
+from __future__ import annotations
+
+import random
+
+from app.data.sources import Dataset, load
+from app.rng import GENERATOR
+from app.training.job import Job, check_input
+from app.training.metrics import Task
+from app.training.start import initial_module
+from app.training.stepper import Stepper
+
+
+def set_up(job: Job, device: str) -> tuple[Stepper, Dataset]:
+    """Draw the weights with the seed of the job; the generators of torch, Python and NumPy are left where that ends.
+
+    Raises JobError, DataError, and what a net of a person's own raises.
+    """
+    import numpy as np
+    import torch
+
+    training = job.training
+    data = load(job.data, job.data_root)
+    check_input(job, data.info)
+    data = data.to(device)
+    task = Task(training.loss.name, len(data.info.classes), data.info.task, data.info.labels_per_sample)
+    with GENERATOR:
+        torch.manual_seed(training.seed)
+        random.seed(training.seed)
+        np.random.seed(training.seed % 2**32)
+        # Taken along, so that whatever ran between two steps is not noticed.
+        model = initial_module(job.source, training.start).to(device)
+        if training.channels_last:
+            model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        stepper = Stepper(model, training, task, device)
+        if job.data.class_weights:
+            _weigh_classes(stepper, data.info.class_counts, device)
+    return stepper, data
+
+
+def _weigh_classes(stepper: Stepper, counts: tuple[int, ...], device: str) -> None:
+    """Weigh rare classes in the loss as much as common ones."""
+    import torch
+
+    from app.data.splits import balanced_weights
+
+    stepper.loss.weight = balanced_weights(torch.tensor(counts)).to(device)

@@ -1,0 +1,75 @@
+"""When a run is to stand by itself: what it must not come to, and what is told when it does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class WatchPoints:
+    """Where to pause: at a loss that is nan or infinite (nothing is learnt from that batch), at a layer whose gradient
+    norm is above `gradient_norm`, at one of whose units more than the share `dead` were 0 for a whole batch, above
+    `memory` bytes, allocated on the device or resident for the CPU. None: not watched.
+
+    All but the loss are looked at on the steps that are measured anyway. Each place is told once a run.
+    """
+
+    not_finite: bool = False
+    gradient_norm: float | None = None
+    dead: float | None = None
+    memory: int | None = None
+
+    def problem(self) -> str:
+        """What is wrong with the numbers; "" if nothing is."""
+        if self.gradient_norm is not None and not (math.isfinite(self.gradient_norm) and self.gradient_norm > 0):
+            return f"The bound of the gradient norm is {self.gradient_norm:g}; it must be above 0."
+        if self.dead is not None and not 0 < self.dead <= 1:
+            return f"The share of dead units is {self.dead:g}; it must be above 0 and at most 1."
+        if self.memory is not None and self.memory <= 0:
+            return f"The line of the memory is {self.memory:,} bytes; it must be above 0."
+        return ""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A place where a watch point holds. `layer` is "" where it is of no layer."""
+
+    what: str  # "gradient", "dead" or "memory"
+    layer: str
+    value: float
+    message: str
+
+
+def gradients_above(points: WatchPoints, norms: Mapping[str, float]) -> list[Found]:
+    """The layers whose gradient norm passes the bound or is not finite; nan is a layer without a gradient."""
+    bound = points.gradient_norm
+    if bound is None:
+        return []
+    return [
+        Found("gradient", layer, norm, f"the gradient norm of {layer} is {norm:.3g}, above {bound:g}")
+        for layer, norm in norms.items()
+        if norm > bound
+    ]
+
+
+def dead_above(points: WatchPoints, dead: Mapping[str, float]) -> list[Found]:
+    """The layers of which more units than that are dead."""
+    share = points.dead
+    if share is None:
+        return []
+    return [
+        Found("dead", layer, value, f"{value:.0%} of the units of {layer} are dead: 0 for every sample of the batch")
+        for layer, value in dead.items()
+        if value >= share
+    ]
+
+
+def memory_above(points: WatchPoints, used: int | None) -> list[Found]:
+    """Whether more bytes are used than the line."""
+    if points.memory is None or used is None or used <= points.memory:
+        return []
+    mebibytes = 1024 * 1024
+    text = f"the memory is {used / mebibytes:,.0f} MiB, above {points.memory / mebibytes:,.0f} MiB"
+    return [Found("memory", "", float(used), text)]
