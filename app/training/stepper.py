@@ -58,11 +58,20 @@ class Stepper:
     @property
     def rate(self) -> float:
         """The learning rate of the first group, nan where the optimizer has none."""
-        return float(self.optimizer.param_groups[0].get("lr") or math.nan)
+        rate = self.optimizer.param_groups[0].get("lr")
+        return math.nan if rate is None else float(rate)
 
     def set_rate(self, rate: float) -> None:
-        """Set the first group's rate, and those of the others and of the schedule in proportion."""
-        factor, self.set_by_hand = rate / self.rate, True
+        """Set the first group's rate, and those of the others and of the schedule in proportion.
+
+        From a rate of 0 there is no proportion: every group gets the rate, and the schedule goes on from there.
+        """
+        now, self.set_by_hand = self.rate, True
+        if not now > 0:
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
+            return
+        factor = rate / now
         for group in self.optimizer.param_groups:
             for name in ("lr", "initial_lr", "max_lr", "min_lr"):
                 if name in group:

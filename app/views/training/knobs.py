@@ -83,8 +83,12 @@ WORDS = {
 }
 
 # What a folded section says where nothing differs from the defaults.
-PLAIN = {"Run": f"epochs {TrainingConfig.epochs}, batch_size {TrainingConfig.batch_size}", "Gradients": "as they come", "Precision and speed": "float32",
-         "Checkpoints": "best and last epoch"}  # fmt: skip
+PLAIN = {
+    "Run": f"epochs {TrainingConfig.epochs}, batch_size {TrainingConfig.batch_size}",
+    "Gradients": "as they come",
+    "Precision and speed": "float32",
+    "Checkpoints": "best and last epoch",
+}
 
 
 def of_field(name: str, value: Any) -> Any:

@@ -79,15 +79,22 @@ class Layer(QGraphicsObject):
 
 
 class Backdrop(Layer):
-    """The grid, and a dashed line where an epoch ends."""
+    """The grid, a dashed line where an epoch ends, and one where somebody changed the run."""
 
     def __init__(self, plot: StepPlot) -> None:
         super().__init__(plot, -10_000)
         self._epochs: Sequence[float] = ()
+        self._marks: tuple[float, ...] = ()
 
     def set_epochs(self, ends: Sequence[float]) -> None:
         if len(ends) != len(self._epochs) or (len(ends) and ends[-1] != self._epochs[-1]):
             self._epochs = list(ends)
+            self.update()
+
+    def set_marks(self, places: Sequence[float]) -> None:
+        """Where somebody changed the run."""
+        if tuple(places) != self._marks:
+            self._marks = tuple(places)
             self.update()
 
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
@@ -103,6 +110,13 @@ class Backdrop(Layer):
             place = round(rect.left() + (x - x0) / (x1 - x0) * rect.width())
             painter.drawLine(QPointF(place, rect.top()), QPointF(place, rect.bottom()))
         self._paint_epochs(painter, rect, x0, x1)
+        pen = QPen(now.warn, 1)
+        pen.setDashPattern([4, 3])
+        painter.setPen(pen)
+        for x in self._marks:
+            if x0 <= x <= x1:
+                place = round(rect.left() + (x - x0) / (x1 - x0) * rect.width())
+                painter.drawLine(QPointF(place, rect.top()), QPointF(place, rect.bottom()))
 
     def _paint_epochs(self, painter: QPainter, rect: QRectF, x0: float, x1: float) -> None:
         """Lines at the ends of epochs, as many as have room; a label says which epoch begins there."""
