@@ -266,8 +266,8 @@ def project_of(
     shapes = ", ".join("×".join(map(str, one.shape)) for one in inputs)
     notes = "\n".join((f"Imported from {name} with an input of {shapes}.", *map(str, drawn.fallbacks)))
     files = (str(own.file.path),) if own is not None and drawn.opaque else ()
-    return Project(name=name, graph=drawn.graph, positions=drawn.positions, blocks=drawn.blocks, layer_files=files,
-                   notes=notes)  # fmt: skip
+    return Project(name=name, graph=drawn.graph, positions=drawn.positions, comments=drawn.comments,
+                   blocks=drawn.blocks, layer_files=files, notes=notes)  # fmt: skip
 
 
 def remarks(project: Project) -> tuple[str, ...]:

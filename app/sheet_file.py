@@ -53,6 +53,7 @@ class NodeRecord(msgspec.Struct, forbid_unknown_fields=True):
     shares: Text = ""
     repeat: Annotated[int, msgspec.Meta(ge=1, le=MOST_REPEATS)] = 1
     inits: dict[Text, InitRecord] = {}
+    kept: bool = False
 
 
 class EdgeRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -148,7 +149,7 @@ def encoded(params: Mapping[str, Any]) -> dict[str, Any]:
 
 def _node(node: Node) -> dict[str, Any]:
     raw: dict[str, Any] = {"id": node.id, "op": node.op, "name": node.name, "params": encoded(node.params)}
-    raw |= {name: True for name in ("muted", "frozen") if getattr(node, name)}
+    raw |= {name: True for name in ("muted", "frozen", "kept") if getattr(node, name)}
     if node.shares:
         raw["shares"] = node.shares
     if node.repeat != 1:
@@ -255,7 +256,7 @@ def _nodes(records: list[NodeRecord], place: str) -> FrozenMap[str, Node]:
         inits = {key: Init(init.name, decoded(init.params, f"{at}.inits.{key}.params"))
                  for key, init in item.inits.items()}  # fmt: skip
         nodes[item.id] = Node(item.id, item.op, item.name, params, item.muted, item.frozen, item.shares, item.repeat,
-                              FrozenMap(inits))  # fmt: skip
+                              FrozenMap(inits), item.kept)  # fmt: skip
     for i, node in enumerate(nodes.values()):
         owner = nodes.get(node.shares)
         if node.shares and (owner is None or owner.shares or owner.op != node.op):

@@ -141,7 +141,7 @@ def _answer(sheet: Findings) -> Analysis:
     loud = {problem.node for problem in problems}
     return replace(
         known(graph, walk, results),
-        problems=tuple(sorted(problems, key=lambda problem: problem.severity)),
+        problems=tuple(sorted(problems, key=lambda problem: problem.rank)),
         live=frozenset(step.id for step in walk.steps if step.live),
         assumed=frozenset(
             n.id for n in graph.nodes.values() if n.op != "output" and not n.muted and _unknown(results.get(n.id))

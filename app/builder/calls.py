@@ -94,6 +94,15 @@ def run(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[
     return outcome
 
 
+def held(spec: OpSpec, params: FrozenMap[str, Any]) -> Ran | Failed:
+    """How many parameters a module has that nobody calls."""
+    try:
+        with torch.device("meta"):
+            return Ran((), Call.of(spec, params).parameters)
+    except (Exception, SystemExit) as error:  # whatever torch raises is the answer
+        return Failed(_words(error), _words(error))
+
+
 def _for_real(
     spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[ValueType, ...]], file: LayerFile
 ) -> Ran | Failed:

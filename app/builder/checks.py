@@ -87,7 +87,10 @@ class Net:
 
     @cached_property
     def live(self) -> tuple[Node, ...]:
-        return tuple(node for node in self.graph.nodes.values() if node.id in self.analysis.live)
+        """What is called for the sake of an output."""
+        walk = self.analysis.walk
+        kept = {step.id for step in walk.steps if step.kept} if walk is not None else set()
+        return tuple(n for n in self.graph.nodes.values() if n.id in self.analysis.live and n.id not in kept)
 
     @property
     def outputs(self) -> tuple[Node, ...]:

@@ -33,8 +33,9 @@ class ClassWriter:
         self.inputs = self._input_names(names)
         self.outputs = self._output_names()
         owned = {Ref(step.id, 0): self.access[step.id] for step in self.steps if step.spec.kind in VALUES}
-        self.inline = in_place(self.steps)
-        self.variables = variables(self.steps, self.results, self.inputs, names, owned, self._in_place)
+        called = [step for step in self.steps if not step.kept]
+        self.inline = in_place(called)
+        self.variables = variables(called, self.results, self.inputs, names, owned, self._in_place)
         self.calls = CallWriter(self.results, self.variables, self.access, made.texts, made.imported)
         self._whole = whole_net(self.steps) if made.block is None else None
         if self._whole is not None:
@@ -169,7 +170,7 @@ class ClassWriter:
     # --- Forward
 
     def _forward(self, step: Step) -> list[Line]:
-        if step.spec.kind in ("input", "output", *VALUES) or step.id in self.inline:
+        if step.spec.kind in ("input", "output", *VALUES) or step.id in self.inline or step.kept:
             return []
         if step.spec.kind in OWNING and step.node.repeat > 1 and not self._modules.chained(step):
             return [Line.of(self._loop(step), step.id)]

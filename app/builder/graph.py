@@ -55,6 +55,7 @@ class Node:
     `frozen` node have `requires_grad=False`. `shares` is the id of the node whose module this one calls once more,
     "" for a module of its own; what its parameters are is asked of that node. `repeat` modules stand one behind the
     other, each with weights of its own. `inits` says by name of the parameter what `reset_parameters` does not.
+    A `kept` node that no output needs is made all the same, so that the state_dict has its keys.
     """
 
     id: str
@@ -66,6 +67,7 @@ class Node:
     shares: str = ""
     repeat: int = 1
     inits: FrozenMap[str, Init] = field(default_factory=FrozenMap)
+    kept: bool = False
 
 
 @dataclass(frozen=True)

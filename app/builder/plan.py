@@ -17,9 +17,14 @@ class Ref:
     output: int
 
 
+# Of these a class has what it calls, and may have what it does not call.
+HOLDING = ("module", "parameter", "buffer")
+
+
 @dataclass(frozen=True)
 class Step:
-    """One call. `args` holds the connected ports in the order of the spec; `live` says that an output needs it.
+    """One call. `args` holds the connected ports in the order of the spec; `live` says that an output needs it, or that
+    it is `kept`: made by the constructor, and never called.
 
     `module` is the id of the node whose module is called, its own unless it is shared; the node has the parameters of
     that module.
@@ -30,6 +35,7 @@ class Step:
     args: FrozenMap[str, tuple[Ref, ...]]
     live: bool
     module: str = ""
+    kept: bool = False
 
     @property
     def id(self) -> str:
@@ -74,7 +80,7 @@ def plan(graph: Graph, catalog: Catalog, earlier: tuple[Graph, Plan] | None = No
     known = {step.id: step for step in old.steps} if old else {}
     steps = (
         _as_before(known.get(node), graph.nodes[node], args, node in live)
-        or _step(graph, catalog, node, args, node in live)
+        or _step(graph, catalog, node, args, node in live, outputs != [])
         for node, args in taken.items()
     )
     refs = {node.id: passed_by(graph, catalog, Ref(node.id, 0)) for node in graph.nodes.values()
@@ -90,26 +96,32 @@ def _with_other_params(graph: Graph, catalog: Catalog, old_graph: Graph, old: Pl
     changed = {key for key, node in graph.nodes.items() if node is not before[key]}
     for key in tuple(changed):
         new, was = graph.nodes[key], before[key]
-        if (new.op, new.muted, new.shares) != (was.op, was.muted, was.shares):
+        if (new.op, new.muted, new.shares, new.kept) != (was.op, was.muted, was.shares, was.kept):
             return None
         changed.update(graph.sharing(key))
     return replace(
         old,
         steps=tuple(
-            _step(graph, catalog, step.id, step.args, step.live) if step.id in changed else step for step in old.steps
+            _step(graph, catalog, step.id, step.args, step.live and not step.kept, step.kept)
+            if step.id in changed else step
+            for step in old.steps
         ),
     )
 
 
 def _as_before(step: Step | None, node: Node, args: Arguments, live: bool) -> Step | None:
     """The step of before, if nothing can have changed about it; how many outputs there are may hang on wires."""
-    same = step is not None and step.node is node and step.live == live and step.args == args
+    same = step is not None and step.node is node and (step.live and not step.kept) == live and step.args == args
     return step if same and step is not None and not step.spec.outputs_by and not node.shares else None
 
 
-def _step(graph: Graph, catalog: Catalog, node_id: str, args: Arguments, live: bool) -> Step:
+def _step(
+    graph: Graph, catalog: Catalog, node_id: str, args: Arguments, live: bool, keeping: bool = False
+) -> Step:
     node = graph.nodes[node_id]
     spec = catalog.of(graph, node)
+    if keeping and node.kept and not live and node_id not in graph.shared and spec.kind in HOLDING:
+        return Step(node, spec, args, True, node_id, kept=True)
     owner = graph.owner(node_id) if node.shares else node
     if owner is not node and owner.op == node.op:
         node = replace(node, params=owner.params, frozen=owner.frozen, repeat=owner.repeat, inits=owner.inits)

@@ -78,6 +78,14 @@ class Unshare:
 
 
 @dataclass(frozen=True)
+class Keep:
+    """Have a node in the class that no output needs, or leave it out of the code."""
+
+    node: str
+    kept: bool = True
+
+
+@dataclass(frozen=True)
 class OpenLayers:
     """Look at the file that `module` is imported from, and trust it. The graph stays as it is."""
 
@@ -102,7 +110,7 @@ class SetTraining:
     value: Any
 
 
-OfGraph = DropInit | Unshare | SetParam | InsertBefore | Connect | RemoveNode | TakeOut | ReplaceOp | Thaw
+OfGraph = Keep | DropInit | Unshare | SetParam | InsertBefore | Connect | RemoveNode | TakeOut | ReplaceOp | Thaw
 Edit = OfGraph | SetTraining | OpenLayers
 
 
@@ -126,7 +134,7 @@ class Cure:
 
 @dataclass(frozen=True)
 class Problem:
-    """`severity` is "error" (the net cannot run) or "warning"; `message` says what, `reason` says why.
+    """`severity` is "error" (the net cannot run), "warning" or "info"; `message` says what, `reason` says why.
 
     `torch_message` is what PyTorch itself would say, where it was asked. What is wrong inside a block is said at its
     instance, `node`, with the `path` that leads there: instances and which of their repetitions.
@@ -140,6 +148,11 @@ class Problem:
     port: str | None = None
     cures: tuple[Cure, ...] = ()
     path: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def rank(self) -> int:
+        """Errors come first, what is merely to be known comes last."""
+        return ("error", "warning", "info").index(self.severity)
 
 
 def apply_cure(graph: Graph, catalog: Catalog, cure: Cure) -> Graph:
@@ -156,6 +169,8 @@ def apply_cure(graph: Graph, catalog: Catalog, cure: Cure) -> Graph:
         elif isinstance(edit, DropInit):
             owner = graph.owner(edit.node)
             graph = graph.with_node(replace(owner, inits=owner.inits.without(edit.name)))
+        elif isinstance(edit, Keep):
+            graph = graph.with_node(replace(graph.nodes[edit.node], kept=edit.kept))
         elif isinstance(edit, Thaw):
             graph = graph.with_node(replace(graph.nodes[edit.node], frozen=False))
         elif isinstance(edit, TakeOut):

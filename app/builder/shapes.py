@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app.builder import ops
-from app.builder.calls import Failed, Ran, run
+from app.builder.calls import Failed, Ran, held, run
 from app.builder.catalog import Catalog, OpSpec, Param
 from app.builder.expressions import ExpressionError, computed, expressions
 from app.builder.literals import AUTO
@@ -103,6 +103,8 @@ def infer(
 
 
 def _infer_step(step: Step, results: dict[str, StepResult], catalog: Catalog | None, made: _Made) -> StepResult:
+    if step.kept and step.spec.kind == "module":
+        return _held(step)
     inputs = {port: tuple(_value(ref, results) for ref in refs) for port, refs in step.args.items()}
     known: Inputs = FrozenMap({port: values for port, values in inputs.items() if None not in values})  # type: ignore
     complete = all(port.name in known for port in step.spec.inputs if port.required or port.name in inputs)
@@ -120,6 +122,16 @@ def _infer_step(step: Step, results: dict[str, StepResult], catalog: Catalog | N
     if step.spec.kind in ("module", "block"):
         made.setdefault(step.module, result)
     return result
+
+
+def _held(step: Step) -> StepResult:
+    """A module that is made and never called: nothing arrives, and nothing comes out."""
+    resolved = resolve(step, FrozenMap())
+    able = _sound(step) and _settled_by(step, resolved)
+    outcome = _remembered(step.spec, resolved, None) if able else None
+    if isinstance(outcome, Ran):
+        outcome = replace(outcome, parameters=outcome.parameters * step.node.repeat)
+    return StepResult(outcome, resolved, FrozenMap())
 
 
 def _settled(step: Step, first: StepResult) -> FrozenMap[str, Any]:
@@ -295,14 +307,15 @@ _insides: OrderedDict[tuple[Any, ...], tuple[Catalog, Turn]] = OrderedDict()
 _memo_lock = threading.Lock()
 
 
-def _remembered(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any]) -> Ran | Failed:
+def _remembered(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any] | None) -> Ran | Failed:
+    """What a call gives, or with no inputs what is held by a module that nobody calls."""
     key = (spec.key, spec.target, params, repr(params) if spec.exact else "", inputs)
     with _memo_lock:
         kept = _memo.get(key)
         if kept is not None:
             _memo.move_to_end(key)
             return kept
-    outcome = run(spec, params, inputs)
+    outcome = run(spec, params, inputs) if inputs is not None else held(spec, params)
     with _memo_lock:
         _memo[key] = outcome
         if len(_memo) > _KEPT:

@@ -10,11 +10,11 @@ from app.builder.calls import Failed, Ran
 from app.builder.explain import explain, wire_cures
 from app.builder.expressions import ExpressionError, computed
 from app.builder.findings import Findings
-from app.builder.graph import Graph
+from app.builder.graph import Graph, Node
 from app.builder.literals import AUTO
 from app.builder.params import ParamError, check_node, missing
-from app.builder.plan import Plan, Step
-from app.builder.problems import Cure, DropInit, InsertBefore, OpenLayers, Problem, RemoveNode, SetParam, Unshare
+from app.builder.plan import HOLDING, Plan, Step
+from app.builder.problems import Cure, DropInit, InsertBefore, Keep, OpenLayers, Problem, RemoveNode, SetParam, Unshare
 from app.builder.rules import wirable_of
 from app.builder.shapes import StepResult
 from app.builder.value_types import Dim, TensorType, ValueType, kind_of, kinds_fit
@@ -39,7 +39,28 @@ def net_problems(sheet: Findings) -> list[Problem]:
     if "output" not in kinds:
         reason = "Drag an Output onto the canvas and connect the last layer to it."
         problems.append(Problem("error", None, f"The {what} has no Output", reason))
-    return problems
+    kept = [step.node for step in sheet.walk.steps if step.kept]
+    return [*problems, _said_of_kept(kept)] if kept else problems
+
+
+def _said_of_kept(nodes: list[Node]) -> Problem:
+    """All that the class has and does not call, in one sentence: it is meant so."""
+    names = ", ".join(node.name for node in nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
+    cure = Cure("Leave out of the code", tuple(Keep(node.id, False) for node in nodes))
+    reason = "The constructor makes what is kept, so the state_dict has its keys."
+    verb = "is" if len(nodes) == 1 else "are"
+    return Problem("info", nodes[0].id, f"{names} {verb} not used by forward", reason, cures=(cure,))
+
+
+def _kept_problems(step: Step, result: StepResult) -> list[Problem]:
+    """What stands in the way of a module that is made and never called."""
+    if isinstance(result.outcome, Failed):
+        return [Problem("error", step.id, f"{step.node.name} cannot be made", result.outcome.error)]
+    if not isinstance(result.outcome, Ran):
+        names = " and ".join(name for name, value in result.resolved.items() if value is AUTO)
+        reason = "Nothing arrives that tells it. Set it in the inspector."
+        return [Problem("error", step.id, f"{step.node.name} is kept and wants {names or 'its parameters'}", reason)]
+    return _init_problems(step, result)
 
 
 def step_problems(step: Step, sheet: Findings) -> list[Problem]:
@@ -49,8 +70,10 @@ def step_problems(step: Step, sheet: Findings) -> list[Problem]:
         if step.spec.kind == "input" and sheet.given is not None:
             return []  # a block may have an input that it does not need yet
         reason = "It is left out of the code. Connect it on, or remove it."
-        remove = Cure(f"Remove {step.node.name}", (RemoveNode(step.id),))
-        return [Problem("warning", step.id, f"{step.node.name} does not reach an output", reason, cures=(remove,))]
+        cures: tuple[Cure, ...] = (Cure(f"Remove {step.node.name}", (RemoveNode(step.id),)),)
+        if step.spec.kind in HOLDING:
+            cures += (Cure(f"Keep {step.node.name} in the state_dict", (Keep(step.id),)),)
+        return [Problem("warning", step.id, f"{step.node.name} does not reach an output", reason, cures=cures)]
     if own := custom.why_not(step.spec):
         cure = Cure("Look at the file", (OpenLayers(step.id, custom.module_of(step.spec.key)),))
         return [Problem("error", step.id, *own, cures=(cure,))]
@@ -60,6 +83,8 @@ def step_problems(step: Step, sheet: Findings) -> list[Problem]:
     bad = [] if _is_port(step, sheet) else _param_problems(step, sheet.values or {})
     if bad:
         return bad
+    if step.kept:
+        return _kept_problems(step, result)
     unconnected = [port for port in step.spec.inputs if port.required and port.name not in step.args]
     if unconnected:
         names = " and ".join(port.name for port in unconnected)

@@ -12,8 +12,8 @@ from PySide6.QtCore import QObject, QTimer
 from app import own_layers
 from app.builder.arrange import Size, arrange
 from app.builder.catalog import Catalog
-from app.builder.graph import Graph
-from app.builder.sheet import Positions
+from app.builder.kept import used_part, with_kept
+from app.builder.sheet import Positions, S, changed
 from app.frozen import FrozenMap
 from app.project import Project
 from app.views.canvas.faces import face_of
@@ -33,15 +33,17 @@ WIDTHS = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6)  # of rows, in widths of the room; of tw
 def laid_out(project: Project, room: Size) -> Project:
     """The project with every sheet laid out anew by the sizes that its nodes are drawn with, to be seen in `room`."""
     ops = own_layers.ops_of(project)
-    blocks = {name: replace(block, positions=_places(block.graph, ops, room)) for name, block in project.blocks.items()}
-    return replace(project, positions=_places(project.graph, ops, room), blocks=FrozenMap(blocks))
+    blocks = {name: _with_places(block, ops, room) for name, block in project.blocks.items()}
+    return replace(_with_places(project, ops, room), blocks=FrozenMap(blocks))
 
 
-def _places(graph: Graph, ops: Catalog, room: Size) -> Positions:
-    """The rows of that width with which the sheet is seen largest."""
+def _with_places(sheet: S, ops: Catalog, room: Size) -> S:
+    """The rows of that width with which the sheet is seen largest; what is kept stands under them."""
+    graph = sheet.graph
     sizes = {node: shape_of(face_of(graph, node, ops, None, {})).size for node in graph.nodes}
-    found = [arrange(graph, sizes, room.width * times) for times in WIDTHS]
-    return max(found, key=lambda places: _zoom(places, sizes, room))
+    found = [arrange(used_part(graph), sizes, room.width * times) for times in WIDTHS]
+    positions, comments = with_kept(graph, max(found, key=lambda places: _zoom(places, sizes, room)), sizes)
+    return changed(sheet, positions=positions, comments=comments)
 
 
 def _zoom(places: Positions, sizes: Mapping[str, Size], room: Size) -> float:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ROW = 46
 MOST = 200
 _NAME_LEFT, _NAME_LEAST, _NAME_MOST = 58, 60, 180
-_STATES = {"error": ("error", "error"), "warning": ("warning", "warn")}
+_STATES = {"error": ("error", "error"), "warning": ("warning", "warn"), "info": ("info", "text3")}
 
 
 def plain(problem: Problem, name: str) -> str:
@@ -221,7 +221,7 @@ class ProblemsPanel(QWidget):
 
     def set_analysis(self, analysis: Analysis, more: Sequence[Problem] = ()) -> None:
         """Show the problems of a net, and `more` that were found between it and the data."""
-        problems = sorted((*analysis.problems, *more), key=lambda problem: problem.severity)
+        problems = sorted((*analysis.problems, *more), key=lambda problem: problem.rank)
         nodes = analysis.graph.nodes
         shown = tuple((p, nodes[p.node].name if p.node in nodes else "") for p in problems)
         self._say_fine(analysis, problems)
@@ -230,8 +230,9 @@ class ProblemsPanel(QWidget):
         self._shown = shown
         self._fill(analysis, shown)
         errors = sum(problem.severity == "error" for problem in problems)
-        if (errors, len(problems) - errors) != self._counts:
-            self._counts = (errors, len(problems) - errors)
+        warnings = sum(problem.severity == "warning" for problem in problems)
+        if (errors, warnings) != self._counts:
+            self._counts = (errors, warnings)
             self.count_changed.emit(*self._counts)
             kinds = zip(self._counts, ("error", "warning"), strict=True)
             announce(self, " and ".join(counted(count, kind) for count, kind in kinds if count) or "No problems")
@@ -261,7 +262,7 @@ class ProblemsPanel(QWidget):
 
     def _say_fine(self, analysis: Analysis, problems: Sequence[Problem]) -> None:
         total = len(analysis.graph.nodes)
-        bad = {problem.node for problem in problems if problem.node in analysis.graph.nodes}
+        bad = {p.node for p in problems if p.node in analysis.graph.nodes and p.severity != "info"}
         waiting = len(analysis.assumed - bad)
         fine = total - len(bad) - waiting
         words = [fine_words(fine, total)]

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from app.builder.arrange import arrange
-from app.builder.blocks import Blocks
+from app.builder.blocks import Block, Blocks
 from app.builder.catalog import Catalog
 from app.builder.graph import Graph
 from app.builder.importer.drafting import Draft, Drafter, DraftError
@@ -23,10 +23,12 @@ from app.builder.importer.modules import key_of
 from app.builder.importer.opaque import OwnClasses
 from app.builder.importer.sharing import read_past, tied
 from app.builder.importer.tracing import Tracer
+from app.builder.importer.unused import keep_unused
 from app.builder.importer.values import on_meta
 from app.builder.importer.watching import gradient_hooks
 from app.builder.importer.whole import drawn_whole
-from app.builder.sheet import Positions
+from app.builder.kept import used_part, with_kept
+from app.builder.sheet import Comments, Positions
 from app.frozen import FrozenMap
 
 
@@ -40,6 +42,7 @@ class Imported:
     graph: Graph
     blocks: Blocks
     positions: Positions
+    comments: Comments = FrozenMap()
     fallbacks: tuple[Fallback, ...] = ()
 
     @property
@@ -100,9 +103,11 @@ class _Drawing:
             root, asked = self._drafted(ways, True)
             if asked:
                 with_evaluation(root, self._drafted(ways, False)[0])
+            keep_unused(root, self.model, self.catalog)
         graph, blocks = Merger(self.catalog).merge(root)
-        laid = {name: replace(block, positions=arrange(block.graph, {})) for name, block in blocks.items()}
-        return Imported(graph, FrozenMap(laid), FrozenMap(arrange(graph, {})))
+        laid = FrozenMap({name: _laid(block) for name, block in blocks.items()})
+        places = with_kept(graph, arrange(used_part(graph), {}), {})
+        return Imported(graph, laid, *places)
 
     def _check_model(self, ways: GivingWay) -> None:
         """Raise TraceError for what no call tells."""
@@ -136,6 +141,11 @@ class _Drawing:
             error = ReadPast(f"{path} cannot be followed: {why}", path if layer else parent(path), why, False)
             error.layer = layer
             raise error
+
+
+def _laid(block: Block) -> Block:
+    positions, comments = with_kept(block.graph, arrange(used_part(block.graph), {}), {})
+    return replace(block, positions=positions, comments=comments)
 
 
 def _on_meta(value: Any) -> Any:

@@ -43,6 +43,7 @@ class DraftNode:
     inner: Draft | None = None
     shares: str = ""
     repeat: int = 1
+    kept: bool = False
 
 
 @dataclass
@@ -188,13 +189,8 @@ class _Sheet:
         name = self._relative(path)
         if path in drafter.buffers and not drafter.persistent(path):
             return self._constant(node, tensor, name, False)
-        params: dict[str, Any] = {"shape": tuple(tensor.shape)}
-        if tensor.dtype != torch.float32:
-            params["dtype"] = DType(str(tensor.dtype).removeprefix("torch."))
-        if path in drafter.parameters and not tensor.requires_grad:
-            params["requires_grad"] = False
         op = "parameter" if path in drafter.parameters else "buffer"
-        self.places[node] = (self._add(op, name, params).id, 0)
+        self.places[node] = (self._add(op, name, tensor_params(tensor)).id, 0)
         self.names.add(name)
         return None
 
@@ -379,6 +375,16 @@ def _leave_to_arriving(spec: OpSpec, params: dict[str, Any], bound: Bound, value
         mine = params[param.name]
         if arriving == mine or (isinstance(arriving, tuple) and len(arriving) == 1 and arriving[0] == mine):
             del params[param.name]
+
+
+def tensor_params(tensor: torch.Tensor) -> dict[str, Any]:
+    """What makes a free parameter or a buffer like a tensor of a model."""
+    params: dict[str, Any] = {"shape": tuple(tensor.shape)}
+    if tensor.dtype != torch.float32:
+        params["dtype"] = DType(str(tensor.dtype).removeprefix("torch."))
+    if isinstance(tensor, nn.Parameter) and not tensor.requires_grad:
+        params["requires_grad"] = False
+    return params
 
 
 def _nested(value: Any) -> Any:

@@ -79,7 +79,7 @@ class Merger:
     def _key(self, draft: Draft) -> Key:
         known = self._keys.get(id(draft))
         if known is None:
-            rows = tuple((n.name, self._what(n), self._fixed(n), n.shares) for n in draft.nodes.values())
+            rows = tuple((n.name, self._what(n), self._fixed(n), n.shares, n.kept) for n in draft.nodes.values())
             # Where equal ones stand in a row they shall become one node, so a chain without that is another chain.
             equal = tuple(self._alike(a, b) for a, b in pairwise(draft.nodes.values()))
             known = (draft.kind, rows, tuple(draft.wires), tuple(draft.inputs), tuple(draft.outputs), equal)
@@ -135,7 +135,8 @@ class Merger:
             mates = [member.nodes[node_id] for member in group.members]
             forms = [self._form(mate) for mate in mates]
             params = self._together(group, node, forms)
-            nodes[node_id] = Node(node_id, forms[0].op, node.name, params, shares=node.shares, repeat=forms[0].repeat)
+            nodes[node_id] = Node(node_id, forms[0].op, node.name, params, shares=node.shares, repeat=forms[0].repeat,
+                                  kept=node.kept)  # fmt: skip
         ports = {node_id: port for node_id, node in first.nodes.items() if (port := self._port(node))}
         edges = tuple(replace(edge, port=ports.get(edge.target, edge.port)) for edge in starmap(Edge, first.wires))
         return _with_runs(Graph(FrozenMap(nodes), edges), self.catalog)

@@ -101,9 +101,9 @@ def problems_by_node(analysis: Analysis | None) -> Problems:
     """The problems of each node, errors first."""
     found: dict[str, list[Problem]] = defaultdict(list)
     for problem in analysis.problems if analysis else ():
-        if problem.node is not None:
+        if problem.node is not None and problem.severity != "info":
             found[problem.node].append(problem)
-    return {node: tuple(sorted(group, key=lambda p: p.severity != "error")) for node, group in found.items()}
+    return {node: tuple(sorted(group, key=lambda p: p.rank)) for node, group in found.items()}
 
 
 def learnt_of(before: Analysis | None, after: Analysis) -> set[str]:

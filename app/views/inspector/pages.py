@@ -97,7 +97,7 @@ class OverviewPage(TabDown):
         if total is not None:
             column.addWidget(Bar("Parameters", grouped_digits(total), None, "", "io"))
             errors = sum(problem.severity == "error" for problem in self._problems)
-            warnings = len(self._problems) - errors
+            warnings = sum(problem.severity == "warning" for problem in self._problems)
             row = QHBoxLayout()
             row.setSpacing(6)
             row.addWidget(Glyph("error" if errors else "warning" if warnings else "check", size=14))

@@ -201,7 +201,8 @@ class ProblemBox(QWidget):
     def __init__(self, problem: Problem) -> None:
         super().__init__()
         error = problem.severity == "error"
-        self._line, self._fill = ("error", "errorBg") if error else ("warn", "warnBg")
+        calm = problem.severity == "info"
+        self._line, self._fill = ("error", "errorBg") if error else ("line2", "sunken") if calm else ("warn", "warnBg")
         self.setAccessibleName(f"{problem.severity}: {problem.message}")
         self.buttons: list[Button] = []
         words = QVBoxLayout()
@@ -225,7 +226,8 @@ class ProblemBox(QWidget):
         row = QHBoxLayout(self)
         row.setContentsMargins(10, 9, 10, 9)
         row.setSpacing(8)
-        row.addWidget(Glyph("error" if error else "warning", self._line, 15), 0, Qt.AlignmentFlag.AlignTop)
+        sign = Glyph(problem.severity, "text3" if calm else self._line, 15)
+        row.addWidget(sign, 0, Qt.AlignmentFlag.AlignTop)
         row.addLayout(words, 1)
 
     def paintEvent(self, event: QPaintEvent) -> None:
