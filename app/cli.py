@@ -1,4 +1,4 @@
-"""The window's main jobs without a window: train, check, export, autograd, import, runs, doctor.
+"""The window's main jobs without a window: train, evaluate, check, export, autograd, import, runs, doctor.
 
 Exit codes: 0 done, 1 the net or the run has a problem, 2 wrong arguments or a file that cannot be read or written.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from app.builder.problems import Problem
     from app.project import Project
 
-COMMANDS = ("train", "check", "export", "autograd", "import", "runs", "doctor")
+COMMANDS = ("train", "evaluate", "check", "export", "autograd", "import", "runs", "doctor")
 PICTURES = (".dot", ".svg", ".pdf", ".png", ".json")
 
 
@@ -72,9 +72,9 @@ def _parser() -> argparse.ArgumentParser:
     autograd.add_argument("--data", type=Path, help="folder of downloaded data sets")
     autograd.set_defaults(command=_autograd)
 
-    from app import cli_export, cli_import, cli_runs, cli_train
+    from app import cli_evaluate, cli_export, cli_import, cli_runs, cli_train
 
-    for command in (cli_train.add(commands), check, cli_export.add(commands), autograd):
+    for command in (cli_train.add(commands), cli_evaluate.add(commands), check, cli_export.add(commands), autograd):
         command.add_argument("--trust", action="store_true", help="run the project's own files of layers, this once")
     cli_import.add(commands)
     cli_runs.add(commands)

@@ -28,7 +28,7 @@ LEAVES = "atomic frozen source layer_files rng resources torchvision_import"
 # Values and pure functions over them.
 PURE = """
     project project_file run_file sheet_file library trust own_layers preflight inspection examples builder data
-    training telemetry autograd export drawing layout graphviz_export state_dicts start_weights weights_files runs
+    training telemetry autograd export drawing layout graphviz_export state_dicts start_weights weights_files runs remote
 """
 
 # The only mutable truth, and what runs beside the window's thread.
@@ -42,7 +42,8 @@ ARROWS = {
     "cli_export": "cli project builder preflight export",
     "cli_train": "cli project preflight start_weights runs training run_output export views",
     "cli_runs": "cli project preflight own_layers builder runs",
-    "cli": f"cli_export cli_import cli_train cli_runs views {PURE} doctor run_output",
+    "cli_evaluate": "cli project preflight training data export",
+    "cli": f"cli_evaluate cli_export cli_import cli_train cli_runs views {PURE} doctor run_output",
     "views": f"{GLUE} {PURE} model_import doctor",
     "model_import": "project project_file builder export",
     "run_output": "training",
@@ -72,6 +73,7 @@ ARROWS = {
     "training": "data telemetry",
     "telemetry": "",
     "runs": "project project_file run_file data training weights_files export.weights",  # what is kept of a run
+    "remote": "training data telemetry export builder.literals",  # a run in other processes: its job and events as data
     "data": "",
     "export": "data training",
     "layout": "drawing",

@@ -227,8 +227,8 @@ def _fields(event: Event) -> dict[str, Any] | None:
         case StepDone():
             return _picked("step", event, "epoch", "step", "loss")
         case EpochDone():
-            names = ("epoch", "step", "train_loss", "train_accuracy", "val_loss", "val_accuracy")
-            return _picked("epoch", event, *names) | {f"val_{name}": value for name, value in event.metrics}
+            figures = ("train_loss", "train_accuracy", "val_loss", "val_accuracy")
+            return _picked("epoch", event, "epoch", "step", *figures) | {f"val_{name}": value for name, value in event.metrics}
         case Caught():
             return _picked("caught", event, "epoch", "step", "what", "layer", "value", "message")
         case Skipped():

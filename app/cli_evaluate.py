@@ -1,0 +1,87 @@
+"""`tapedeck evaluate`: hold a project's net against samples, with the weights of a file or of a checkpoint."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from app.training.evaluated import Evaluation
+
+
+def add(commands: Any) -> argparse.ArgumentParser:
+    """Add the command to the parser."""
+    evaluate: argparse.ArgumentParser = commands.add_parser(
+        "evaluate", help="loss, metrics and confusion of a net with given weights"
+    )
+    evaluate.add_argument("project", type=Path)
+    weights = evaluate.add_mutually_exclusive_group()
+    weights.add_argument("--weights", type=Path, metavar="FILE", help="a .safetensors or .pt file of a state_dict")
+    weights.add_argument("--checkpoint", type=Path, metavar="FILE", help="a checkpoint of a run")
+    evaluate.add_argument("--part", choices=("validation", "test", "training"), default="validation",
+                          help="which samples (validation)")  # fmt: skip
+    evaluate.add_argument("--augment", action="append", default=[], choices=("flip", "shift"),
+                          help="test-time augmentation of pictures; may be given twice")  # fmt: skip
+    evaluate.add_argument("--device", help="auto, cpu, cuda:0, mps")
+    evaluate.add_argument("--data", type=Path, help="folder of downloaded data sets")
+    evaluate.add_argument("--csv", type=Path, metavar="FILE", help="write a row a sample")
+    evaluate.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    evaluate.set_defaults(command=run)
+    return evaluate
+
+
+def run(options: argparse.Namespace) -> int:
+    """Evaluate, and say what came of it."""
+    from dataclasses import replace
+
+    from app import cli, preflight
+    from app.data.sources import DataError
+    from app.export.weights import WeightsError, load_weights
+    from app.training.evaluating import Evaluator, checkpoint_weights
+    from app.training.job import JobError
+    from app.training.metrics import OutputError
+
+    project = cli.read(options)
+    if options.device is not None:
+        project = replace(project, training=replace(project.training, device=options.device))
+    job = preflight.job(project, cli.sound(project), str(options.data) if options.data else None)
+    weights, name = None, "start weights"
+    try:
+        if options.checkpoint is not None:
+            weights, name = checkpoint_weights(options.checkpoint), options.checkpoint.name
+        elif options.weights is not None:
+            weights, name = load_weights(options.weights), options.weights.name
+        found = Evaluator(job, weights).evaluate(options.part, options.augment, weights_name=name)
+    except (JobError, DataError, WeightsError, OutputError) as error:
+        raise cli.Refused(str(error), 1) from error
+    if options.csv is not None:
+        with cli.writing(options.csv):
+            options.csv.write_text(found.to_csv(), encoding="utf-8")
+    if options.json:
+        print(json.dumps(found.summary(), ensure_ascii=False, allow_nan=False))
+    else:
+        print("\n".join(lines(found)))
+    return 0
+
+
+def lines(found: Evaluation) -> list[str]:
+    """The figures for a person."""
+    from app.training.scores import SCORES
+
+    told = [f"{found.weights} on {found.count:,} {found.part} samples", f"loss {found.loss:.4f}"]
+    if found.accuracy is not None:
+        told.append(f"accuracy {found.accuracy:.2%}")
+    told += [f"{SCORES[name].label} {value:.4f}" for name, value in found.metrics]
+    if found.augment:
+        told.append(f"classes by the mean of {found.views} views of a picture ({' and '.join(found.augment)})")
+    rows = found.class_rows()
+    if not rows or len(rows) > 100:
+        return told
+    width = max(5, *(len(row.name) for row in rows))
+    told += ["", f"{'class':<{width}}  precision  recall      F1  support"]
+    for row in rows:
+        shares = f"{row.precision:>9.4f}  {row.recall:>6.4f}  {row.f1:>6.4f}"
+        told.append(f"{row.name:<{width}}  {shares}  {row.support:>7,}")
+    return told
