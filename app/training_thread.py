@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from PySide6.QtCore import QObject, QThread, Signal
 
+from app.remote.place import HERE, Place
+from app.remote.runs import control_for, train
 from app.telemetry.ring import Ring
-from app.training.control import Control, Result
+from app.training.control import Result
 from app.training.events import Event, Failed, Finished, Paused, Resumed, Started
 from app.training.job import Job
 
@@ -32,7 +34,8 @@ _STATE_EVENTS = (Started, Paused, Resumed, Finished, Failed)
 class TrainingThread(QThread):
     """One run; make a new one for the next. `start()` begins it, from the checkpoint `resume` on if there is one.
 
-    A `recorder` keeps what it tells, and gives it a folder for its checkpoints.
+    A `recorder` keeps what it tells, and gives it a folder for its checkpoints. `place` is where it is carried out; for
+    another process this thread listens to it.
 
     `state_changed` carries Started, Paused, Resumed, and at last Finished or Failed, which are in the ring too. Connect
     it to a bound method of a QObject, so that it arrives queued.
@@ -47,11 +50,12 @@ class TrainingThread(QThread):
         *,
         recorder: Recorder | None = None,
         resume: Path | None = None,
+        place: Place = HERE,
     ) -> None:
         super().__init__(parent)
-        self.job = job
+        self.job, self.place = job, place
         self._recorder, self._resume = recorder, resume
-        self.control = Control()
+        self.control = control_for(place)
         self._ring: Ring[Event] = Ring()
         # What the window's thread was given, unless torch is still on its way; then the default it comes with.
         torch = sys.modules.get("torch")
@@ -59,13 +63,14 @@ class TrainingThread(QThread):
         self._threads: int | None = count() if count else None
 
     def run(self) -> None:
-        from app.training.loop import train
-
         recorder, folder = self._recorder, None
         if recorder is not None and not recorder.begin():
             folder = recorder.checkpoints
         try:
-            for event in train(self.job, self.control, threads=self._threads, folder=folder, resume=self._resume):
+            events = train(
+                self.job, self.control, self.place, threads=self._threads, folder=folder, resume=self._resume
+            )
+            for event in events:
                 self._ring.append(event)
                 if recorder is not None and (problem := recorder.take(event)) is not None:
                     self._ring.append(problem)
@@ -92,6 +97,10 @@ class TrainingThread(QThread):
     def stop(self) -> None:
         """End after the step under way; Finished follows."""
         self.control.stop()
+
+    def set_rate(self, rate: float) -> None:
+        """Set the learning rate after the step under way."""
+        self.control.set_rate(rate)
 
     def stop_and_wait(self, milliseconds: int = 30_000) -> bool:
         """Stop, and wait for the thread; True if it has ended. For closing the window."""

@@ -28,7 +28,8 @@ LEAVES = "atomic frozen source layer_files rng resources torchvision_import"
 # Values and pure functions over them.
 PURE = """
     project project_file run_file sheet_file library trust own_layers preflight inspection examples builder data
-    training telemetry autograd export drawing layout graphviz_export state_dicts start_weights weights_files runs remote
+    training telemetry autograd export drawing layout graphviz_export state_dicts start_weights weights_files runs
+    remote
 """
 
 # The only mutable truth, and what runs beside the window's thread.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
+from app.remote.place import HERE, Place
 from app.training.events import Event, Failed, Finished, Paused, Resumed, Started
 from app.training.history import History
 from app.training.job import Job
@@ -89,6 +90,7 @@ class RunSession(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.runs: list[Run] = []
+        self._count = 0
         self._thread: TrainingThread | None = None
         self._ending: Finished | Failed | None = None
         self._timer = QTimer(self)
@@ -126,15 +128,17 @@ class RunSession(QObject):
         recorder: Recorder | None = None,
         resume: Path | None = None,
         history: History | None = None,
+        place: Place = HERE,
     ) -> Run:
-        """Begin a run; with `step`, take one batch and stand. Raises RunUnderWay.
+        """Begin a run at a place; with `step`, take one batch and stand. Raises RunUnderWay.
 
         With `resume`, a checkpoint, a run goes on of which `history` has what it told before.
         """
         if self.active:
             raise RunUnderWay
-        run = Run(len(self.runs) + 1, job, datetime.now(), history or History(), recorder=recorder)
-        old, self._thread = self._thread, TrainingThread(job, self, recorder=recorder, resume=resume)
+        self._count += 1
+        run = Run(self._count, job, datetime.now(), history or History(), recorder=recorder)
+        old, self._thread = self._thread, TrainingThread(job, self, recorder=recorder, resume=resume, place=place)
         if old is not None:
             old.deleteLater()
         self._ending = None
@@ -148,6 +152,11 @@ class RunSession(QObject):
         self.runStarted.emit(run)
         self.stateChanged.emit("starting")
         return run
+
+    def forget(self, folders: set[Path]) -> None:
+        """Runs whose folders are deleted are kept by nobody, but for one that goes on."""
+        self.runs = [run for run in self.runs if run.active or run.recorder is None
+                     or run.recorder.kept.folder not in folders]  # fmt: skip
 
     def pause(self) -> None:
         """Stand before the next batch. No effect on a run that does not go on."""

@@ -1,0 +1,350 @@
+"""A run in a process of its own: the same job, the same events, and a window that outlives whatever happens to it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import queue
+import re
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from app import layer_files
+from app.remote import process
+from app.remote.place import OWN_PROCESS, Place
+from app.remote.values import encode
+from app.remote.wire import Broken, Pipe, unpacked
+from app.source import Source
+from app.training.control import Control, NoWeights, Result, RunEnded
+from app.training.events import Event, Failed, Finished, Paused, Resumed, Saved, Started
+from app.training.job import Job
+from app.training.watch_points import WatchPoints
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from app.training.live import Live
+
+T = TypeVar("T")
+
+LOOK = 0.25  # seconds between two looks at a process that says nothing
+HANG = 120.0  # seconds without a word and without work after which it counts as hung
+LITTLE = 0.02  # of one core; a process that only waits takes less
+STOP = 20.0  # seconds that a step under way may take after a stop
+
+
+class Elsewhere(RunEnded):
+    """Work was handed to a run in another process, where only its weights can be asked for."""
+
+    def __init__(self) -> None:
+        super().__init__("This run has a process of its own, where its weights alone can be asked for.")
+
+
+class ChildControl(Control):
+    """The hands on a run in another process: everything is said through a pipe, and answered by the run's events."""
+
+    def __init__(self) -> None:
+        self._pipe: Pipe | None = None
+        self._folder: Path | None = None
+        self._asked: dict[int, Future[None]] = {}
+        self._numbers = itertools.count()
+        self._points = WatchPoints()
+        self._unsent: list[tuple[Any, ...]] = []
+        self.stopped_at: float | None = None
+        super().__init__()
+
+    def pause(self) -> None:
+        super().pause()
+        self._say("pause")
+
+    def resume(self) -> None:
+        super().resume()
+        self._say("resume")
+
+    def step(self) -> None:
+        super().step()
+        self._say("step")
+
+    def stop(self) -> None:
+        super().stop()
+        self.stopped_at = self.stopped_at or monotonic()
+        self._say("stop")
+
+    def set_rate(self, rate: float) -> None:
+        self._say("rate", rate)
+
+    @property
+    def watch(self) -> WatchPoints:
+        return self._points
+
+    @watch.setter
+    def watch(self, points: WatchPoints) -> None:
+        self._points = points
+        self._say("watch", encode(points))
+
+    def call(self, function: Callable[[Live], T]) -> Future[T]:
+        """No function goes through a pipe: the future gets Elsewhere."""
+        future: Future[T] = Future()
+        future.set_exception(Elsewhere())
+        return future
+
+    def weights(self, timeout: float | None = None) -> dict[str, Tensor]:
+        with self._condition:
+            asked = self._result is None and self._pipe is not None
+            if asked:
+                number, future = next(self._numbers), Future[None]()
+                self._asked[number] = future
+        if asked:
+            assert self._folder is not None
+            path = self._folder / f"weights-{number}.pt"
+            self._say("weights", number, str(path))
+            try:
+                future.result(timeout)
+                return loaded(path)
+            except RunEnded:
+                pass  # it ended between the question and the answer
+            finally:
+                path.unlink(missing_ok=True)
+        if self._result is None or self._result.state_dict is None:
+            raise NoWeights("The run has no weights to give: it has not begun, or its process is gone.")
+        return self._result.state_dict
+
+    # What follows is for `train` alone.
+
+    def connect(self, pipe: Pipe, folder: Path) -> None:
+        """From here on there is somebody to talk to, who hears what was said before."""
+        with self._condition:
+            self._pipe, self._folder = pipe, folder
+            unsent, self._unsent = self._unsent, []
+        for words in unsent:
+            self._say(*words)
+
+    def answered(self, number: int, problem: str) -> None:
+        """The weights of a question are written, or are not to be had."""
+        with self._condition:
+            future = self._asked.pop(number)
+        future.set_exception(NoWeights(problem)) if problem else future.set_result(None)
+
+    def ended(self, result: Result) -> None:
+        """Keep what is left, and answer those who still wait."""
+        with self._condition:
+            if self._result is None:
+                self._result = result
+            self._pipe = None
+            waiting, self._asked = list(self._asked.values()), {}
+        for future in waiting:
+            future.set_exception(RunEnded("The run has ended."))
+
+    def _say(self, *words: Any) -> None:
+        with self._condition:
+            pipe = self._pipe
+            if pipe is None:
+                if self._result is None:
+                    self._unsent.append(words)
+                return
+        try:
+            pipe.send(*words)
+        except (OSError, ValueError):
+            return  # it is gone, which its reader finds out and tells
+
+
+def loaded(path: Path) -> dict[str, Tensor]:
+    """A state_dict of a file of our own. Raises OSError."""
+    import torch
+
+    state: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
+    return state
+
+
+def train(
+    job: Job,
+    control: ChildControl | None = None,
+    *,
+    threads: int | None = None,
+    folder: Path | None = None,
+    resume: Path | None = None,
+    place: Place = OWN_PROCESS,
+    hang: float = HANG,
+    grace: float = STOP,
+) -> Iterator[Event]:
+    """Like `app.training.loop.train`, in a process of its own; however that ends, the last event says it.
+
+    A process that neither says anything nor works for `hang` seconds is ended, and one that has not stopped `grace`
+    seconds after it was told to. It is gone when this generator is.
+    """
+    control = control or ChildControl()
+    with tempfile.TemporaryDirectory(prefix="tapedeck-run-", ignore_cleanup_errors=True) as scratch:
+        run = _Child(job, control, Path(scratch), hang, grace)
+        try:
+            yield from run.events(threads, folder, resume, place)
+        finally:
+            run.close()
+
+
+class _Child:
+    """One process. `step` and `epoch` are where it was last heard to be."""
+
+    def __init__(self, job: Job, control: ChildControl, scratch: Path, hang: float, grace: float) -> None:
+        self.job, self.control = job, control
+        self._scratch, self._hang, self._grace = scratch, hang, grace
+        self._child: subprocess.Popen[bytes] | None = None
+        self._pipe: Pipe | None = None
+        self._heard: queue.SimpleQueue[list[Any] | None] = queue.SimpleQueue()
+        self.epoch = self.step = 0
+        self.started = self.paused = False
+        self.saved: Saved | None = None
+        self._kills = process.memory_kills()
+
+    def events(self, threads: int | None, folder: Path | None, resume: Path | None, place: Place) -> Iterator[Event]:
+        try:
+            pipe = self._start(place)
+        except OSError as error:
+            yield Failed("process", f"The process of the run cannot be started: {error}.", "", "", None, 0, 0)
+            return
+        options = {
+            "threads": threads, "folder": str(folder or ""), "resume": str(resume or ""),
+            "weights": str(self._scratch / "weights.pt"),
+            "trusted": [one.sha256 for one in self.job.source.files if layer_files.allowed(one.sha256)],
+        }  # fmt: skip
+        try:
+            pipe.send("job", encode(self.job), options)
+        except OSError:
+            pass  # it is gone already, and how is told below
+        self.control.connect(pipe, self._scratch)
+        ending: Finished | Failed | None = None
+        for event in self._told():
+            self._follow(event)
+            if isinstance(event, Finished | Failed):
+                ending = event  # told when the process has handed over the weights
+            else:
+                yield event
+        yield ending if ending is not None and self.control.result is not None else self._died()
+
+    def _start(self, place: Place) -> Pipe:
+        extra = {"CUDA_LAUNCH_BLOCKING": "1"} if place.launch_blocking else {}
+        self._child = child = process.start(["-P", "-m", "app.remote.child_main"], extra)
+        assert child.stdin is not None and child.stdout is not None and child.stderr is not None
+        self._stderr = process.Told(child.stderr)
+        self._pipe = pipe = Pipe(child.stdout, child.stdin)
+        threading.Thread(target=self._read, args=(pipe,), name="events of a run", daemon=True).start()
+        return pipe
+
+    def _read(self, pipe: Pipe) -> None:
+        try:
+            for frame in pipe.frames():
+                if frame[0] == "weights":  # who asked may be who is to ask for the next event
+                    self.control.answered(*frame[1:])
+                else:
+                    self._heard.put(frame)
+        except (OSError, ValueError, Broken):
+            return  # the end of it, as if it had come in good order; who listens looks at the process
+        finally:
+            self._heard.put(None)
+
+    def _told(self) -> Iterator[Event]:
+        """What the process tells, until it has nothing more to tell or is not let go on."""
+        assert self._child is not None
+        self._silence = ""
+        quiet_since, work = monotonic(), process.work_of(self._child.pid)
+        while not self._silence:
+            try:
+                frame = self._heard.get(timeout=LOOK)
+            except queue.Empty:
+                now, done = monotonic(), process.work_of(self._child.pid)
+                spent = now - quiet_since
+                if self.paused or done is None or work is None or done - work > LITTLE * max(spent, 1.0):
+                    quiet_since, work = now, done
+                elif spent > self._hang:
+                    self._silence = f"has done nothing for {spent:.0f} seconds and was ended"
+                self._look_at_stop()
+                continue
+            if frame is None:
+                return
+            quiet_since, work = monotonic(), process.work_of(self._child.pid)
+            kind, *values = frame
+            if kind == "events":
+                yield from unpacked(values[0])
+            elif kind == "result":
+                self._hand_over(*values)
+                return
+            self._look_at_stop()
+
+    def _look_at_stop(self) -> None:
+        at = self.control.stopped_at
+        if at is not None and monotonic() - at > self._grace:
+            self._silence = f"had not stopped {self._grace:.0f} seconds after it was told to, and was ended"
+
+    def _hand_over(self, ending: Any, epoch: int, step: int, path: str) -> None:
+        self.control.ended(Result(ending, epoch, step, loaded(Path(path)) if path else None))
+
+    def _follow(self, event: Event) -> None:
+        if isinstance(event, Started):
+            self.started, self.step = True, event.resumed_at
+        elif isinstance(event, Paused | Resumed):
+            self.paused = isinstance(event, Paused)
+        elif isinstance(event, Saved) and not event.problem:
+            self.saved = event
+        self.epoch = getattr(event, "epoch", self.epoch)
+        self.step = max(self.step, getattr(event, "step", 0))
+
+    def _died(self) -> Failed:
+        assert self._child is not None
+        how = self._silence
+        if how:
+            self._child.kill()
+        code = self._child.wait()
+        told = self._stderr.text()
+        where = f"in step {self.step + 1:,}" if self.started else "before its first step"
+        message = f"The process of the run {how or process.ending_words(code, self._kills)} {where}."
+        node = crashed_node(told, self.job.source)
+        return Failed("process", message, self._kept(), told, node, self.epoch, self.step)
+
+    def _kept(self) -> str:
+        if self.saved is None:
+            return "No checkpoint had been taken, so what it learnt is lost; save_every takes one every so many steps."
+        return f"What it had learnt after step {self.saved.step:,} is kept in {self.saved.path}: go on from there."
+
+    def close(self) -> None:
+        """Leave nothing of it behind."""
+        child = self._child
+        if child is None:
+            return
+        if child.poll() is None and self.control.result is None:
+            child.kill()
+        try:
+            child.wait(5.0)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+        if os.name == "posix":
+            end_group(child.pid)
+        if self._pipe is not None:
+            self._pipe.close()
+        self.control.ended(Result("failed", self.epoch, self.step, None))
+
+
+def end_group(leader: int) -> None:
+    """End what a process of a session of its own has started and left behind."""
+    import signal
+
+    try:
+        os.killpg(leader, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+_FRAME = re.compile(r'File "(<[^"]+>)", line (\d+)')
+
+
+def crashed_node(told: str, source: Source) -> str | None:
+    """The node whose line was being run when native code crashed, as faulthandler prints it; the innermost is first."""
+    for file, line in _FRAME.findall(told):
+        if file == source.filename and (node := source.node_at(int(line))) is not None:
+            return node
+    return None

@@ -1,0 +1,138 @@
+"""The process of a run: `python -m app.remote.child_main`. A job comes in by stdin; events go out by stdout."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.remote.process import die_with_parent
+from app.remote.values import decode
+from app.remote.wire import Broken, Pipe, packed
+from app.telemetry.ring import Ring
+from app.training.control import Control, NoWeights
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from app.training.events import Event
+
+EVERY = 0.05  # seconds between two batches of events
+LEFT_ALONE = 10.0  # seconds that a run may take to end when nobody listens any more
+
+
+def main() -> None:
+    die_with_parent()
+    pipe = _take_pipes()
+    faulthandler.enable()
+    frames = pipe.frames()
+    _, raw, options = next(frames)
+    job = decode(raw)
+
+    from app import layer_files
+
+    for sha256 in options["trusted"]:
+        layer_files.allow(sha256, tried=True)
+    control = Control()
+    listener = threading.Thread(target=_listen, args=(frames, control, pipe), name="commands", daemon=True)
+    listener.start()
+    outbox = _Outbox(pipe)
+
+    from app.training.loop import train
+
+    folder, resume = (Path(path) if path else None for path in (options["folder"], options["resume"]))
+    for event in train(job, control, threads=options["threads"], folder=folder, resume=resume):
+        outbox.put(event)
+    outbox.close()
+    result = control.result
+    assert result is not None
+    path = options["weights"] if result.state_dict is not None else ""
+    if result.state_dict is not None:
+        _write(result.state_dict, path)
+    pipe.send("result", result.ending, result.epoch, result.step, path)
+    # Threads of a layer of a person's own, and destructors of native code, are not waited for.
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _take_pipes() -> Pipe:
+    """stdin and stdout for ourselves; whatever a layer prints goes to stderr."""
+    reads, writes = os.dup(0), os.dup(1)
+    empty = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty, 0)
+    os.dup2(2, 1)
+    return Pipe(os.fdopen(reads, "rb"), os.fdopen(writes, "wb"))
+
+
+def _listen(frames: Any, control: Control, pipe: Pipe) -> None:
+    """Do what is asked for, until there is nobody who could ask."""
+    plain: dict[str, Callable[[], None]] = {
+        "pause": control.pause, "resume": control.resume, "step": control.step, "stop": control.stop,
+    }  # fmt: skip
+    try:
+        for kind, *values in frames:
+            if kind in plain:
+                plain[kind]()
+            elif kind == "rate":
+                control.set_rate(*values)
+            elif kind == "watch":
+                control.watch = decode(values[0])
+            elif kind == "weights":
+                # In a thread of its own: the step under way may take long, and a stop must not wait for it.
+                threading.Thread(target=_send_weights, args=(control, pipe, *values), daemon=True).start()
+    except (OSError, Broken):
+        pass
+    control.stop()
+    timer = threading.Timer(LEFT_ALONE, os._exit, (1,))
+    timer.daemon = True
+    timer.start()
+
+
+def _send_weights(control: Control, pipe: Pipe, number: int, path: str) -> None:
+    try:
+        _write(control.weights(), path)
+        problem = ""
+    except (NoWeights, OSError, RuntimeError) as error:
+        problem = str(error)
+    pipe.send("weights", number, problem)
+
+
+def _write(weights: dict[str, Tensor], path: str) -> None:
+    import torch
+
+    torch.save(weights, path)
+
+
+class _Outbox:
+    """Sends what the loop tells, in batches on a thread of its own: the loop appends to a queue and goes on."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+        self._ring: Ring[Event] = Ring()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="events", daemon=True)
+        self._thread.start()
+        self.put = self._ring.append
+
+    def _run(self) -> None:
+        while not self._closing.wait(EVERY):
+            self._send()
+        self._send()
+
+    def _send(self) -> None:
+        events = self._ring.drain()
+        if events:
+            self._pipe.send("events", packed(events))
+
+    def close(self) -> None:
+        """Send the rest."""
+        self._closing.set()
+        self._thread.join()
+
+
+if __name__ == "__main__":
+    main()

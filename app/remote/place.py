@@ -1,0 +1,21 @@
+"""Where a run is carried out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Place:
+    """`processes` is 0 for a thread of this process, 1 for a process of its own, and more for as many of torchrun's.
+
+    `launch_blocking` sets CUDA_LAUNCH_BLOCKING=1 for a process of its own: every kernel is waited for, so an error of
+    CUDA shows at the line that caused it, and everything is slower.
+    """
+
+    processes: int = 0
+    launch_blocking: bool = False
+
+
+HERE = Place()
+OWN_PROCESS = Place(1)

@@ -1,0 +1,108 @@
+"""A process of ours that lives no longer than we do: started, its stderr kept, its work measured, and how it ended."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+ROOT = Path(__file__).resolve().parents[2]
+KEPT = 400  # lines of stderr
+PARENT = "TAPEDECK_PARENT"
+_PR_SET_PDEATHSIG = 1
+
+
+def start(arguments: list[str], extra: Mapping[str, str], cwd: Path | None = None) -> subprocess.Popen[bytes]:
+    """Start `python <arguments>` with pipes, in a session of its own, so that Ctrl+C in a terminal is left to us.
+
+    The program's packages are found as they are here. Raises OSError.
+    """
+    paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), PARENT: str(os.getpid()), **extra}
+    pipe, window = subprocess.PIPE, getattr(subprocess, "CREATE_NO_WINDOW", 0)
+    return subprocess.Popen(
+        [sys.executable, *arguments], stdin=pipe, stdout=pipe, stderr=pipe, env=environment, cwd=cwd,
+        start_new_session=os.name == "posix", creationflags=window,
+    )  # fmt: skip
+
+
+def die_with_parent() -> None:
+    """Have the kernel end this process when the one that started it is gone; where it cannot, the pipe's end tells."""
+    parent = os.environ.pop(PARENT, "")
+    if sys.platform != "linux" or not parent:
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(parent):  # it went before we asked
+        os._exit(1)
+
+
+class Told:
+    """Reads what a process writes to stderr, passes it on to ours, and keeps the end of it."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._lines: deque[str] = deque(maxlen=KEPT)
+        self._thread = threading.Thread(target=self._read, args=(stream,), name="stderr of a run", daemon=True)
+        self._thread.start()
+
+    def _read(self, stream: IO[bytes]) -> None:
+        for line in stream:
+            text = line.decode("utf-8", "replace")
+            self._lines.append(text)
+            if sys.stderr is not None:
+                sys.stderr.write(text)
+
+    def text(self) -> str:
+        """All that is kept, once the process has ended. A grandchild that holds the stream is not waited for."""
+        self._thread.join(2.0)
+        return "".join(self._lines)
+
+
+def work_of(pid: int) -> float | None:
+    """Seconds of CPU time that a process has taken so far; None where that cannot be read."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_kills() -> int | None:
+    """How many processes the kernel has ended for want of memory since it started; None where that cannot be read."""
+    try:
+        lines = Path("/proc/vmstat").read_text("ascii").splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
+
+
+def ending_words(code: int, kills_before: int | None) -> str:
+    """How a process ended, as the second half of a sentence.
+
+    >>> ending_words(3, None)
+    'ended with exit code 3'
+    """
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    now = memory_kills()
+    if name == "SIGKILL" and now is not None and kills_before is not None and now > kills_before:
+        return "was ended by the kernel, which had run out of memory (SIGKILL)"
+    words = {
+        "SIGABRT": "aborted in native code (SIGABRT)",
+        "SIGSEGV": "crashed in native code (SIGSEGV)",
+        "SIGBUS": "crashed in native code (SIGBUS)",
+        "SIGFPE": "crashed in native code (SIGFPE)",
+        "SIGILL": "crashed in native code (SIGILL)",
+        "SIGKILL": "was ended from outside with SIGKILL, as the kernel does when the memory is full",
+    }
+    return words.get(name, f"was ended by {name}")

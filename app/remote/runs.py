@@ -1,0 +1,35 @@
+"""A run at the place that was chosen for it: the loop itself, or a process that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from app.remote.child import ChildControl
+from app.remote.child import train as train_in_child
+from app.remote.place import HERE, Place
+from app.training.control import Control
+from app.training.events import Event
+from app.training.job import Job
+
+
+def control_for(place: Place) -> Control:
+    """The hands for a run at a place."""
+    return Control() if place == HERE else ChildControl()
+
+
+def train(
+    job: Job,
+    control: Control,
+    place: Place,
+    *,
+    threads: int | None = None,
+    folder: Path | None = None,
+    resume: Path | None = None,
+) -> Iterator[Event]:
+    """`app.training.loop.train` wherever it is to be; `control` is of `control_for(place)`."""
+    if isinstance(control, ChildControl):
+        return train_in_child(job, control, threads=threads, folder=folder, resume=resume, place=place)
+    from app.training import loop
+
+    return loop.train(job, control, threads=threads, folder=folder, resume=resume)

@@ -1,0 +1,209 @@
+"""A run in a process of its own: the numbers of the thread, hands that reach it, and words for every way it may end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from app.frozen import FrozenMap
+from app.remote import child, process
+from app.remote.place import Place
+from app.remote.values import decode, encode
+from app.remote.wire import packed, unpacked
+from app.source import Source
+from app.training import checkpoint
+from app.training.config import Choice
+from app.training.control import Control
+from app.training.events import (
+    EpochDone,
+    Failed,
+    Finished,
+    GradientNorms,
+    Paused,
+    RateSet,
+    Resumed,
+    Saved,
+    Started,
+    StepDone,
+)
+from app.training.loop import train
+from tests.training_jobs import SETTINGS, SMALL_NET, job, losses, net
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is there; one that has ended and was not waited for is not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_for(holds, seconds=30.0):
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def broken_net(line: str, at: int = 12) -> Source:
+    """A net that does something at its n-th forward; the line is of node f2."""
+    return net(
+        ["self.linear1 = nn.Linear(64, 10)"],
+        ["self.calls = getattr(self, 'calls', 0) + 1", f"x = x if self.calls != {at} else {line}",
+         "return self.linear1(x.flatten(1))"],
+    )  # fmt: skip
+
+
+def test_events_go_through_the_pipe_bit_for_bit():
+    nan = float("nan")
+    events = [
+        Started("cpu", None, 1, 2, 3, 4, 5, ("a", "b"), 6, 7),
+        StepDone(1, 1, 0.1, 64, 1 / 3, 1e-3),
+        StepDone(1, 2, nan, 64, 2 / 3),
+        GradientNorms(2, ("a", "b"), (0.1 + 0.2, nan)),
+        EpochDone(1, 2, 0.5, None, None, None, 1.0),
+        Finished("done", 1, 2, 1.5, "it was enough"),
+    ]
+    back = list(unpacked(packed(events)))
+    assert list(map(repr, back)) == list(map(repr, events))
+
+
+def test_a_job_goes_through_the_pipe_whole():
+    a_job = job(
+        SMALL_NET,
+        **SETTINGS["a running mean, mixup, groups"],
+        loss=Choice("CrossEntropyLoss", FrozenMap(weight=(1.0, float("inf")), reduction="mean")),
+    )
+    assert decode(encode(a_job)) == a_job
+    with pytest.raises(ValueError, match="is no class of a run"):
+        decode({"Popen": ["rm"]})
+
+
+def test_a_run_of_its_own_is_the_run_of_the_thread_and_goes_on_from_its_checkpoint(tmp_path):
+    import torch
+
+    a_job = job(SMALL_NET, seed=3, epochs=2, save_every=20, **SETTINGS["AdamW, cosine after a warmup"])
+    control, theirs = Control(), child.ChildControl()
+    whole = list(train(a_job, control))
+    threads = torch.get_num_threads()
+    events = list(child.train(a_job, theirs, threads=threads, folder=tmp_path))
+    assert losses(events) == losses(whole)
+    shown = [event for event in events if not isinstance(event, Saved)]
+    assert [type(e) for e in shown if isinstance(e, EpochDone)] == [EpochDone] * 2
+    assert isinstance(events[0], Started) and isinstance(events[-1], Finished)
+    for name, value in control.weights().items():
+        assert torch.equal(value, theirs.weights()[name])
+    resumed = list(child.train(a_job, threads=threads, resume=tmp_path / checkpoint.step_file(40)))
+    assert losses(resumed) == losses(whole)[40:]
+
+
+def test_hands_reach_it(tmp_path):
+    """Pause, weights, one step, another rate, resume, stop; what is watched must not change the numbers."""
+    control = child.ChildControl()
+    control.step()  # said before there is anybody to hear it
+    seen = []
+    for event in child.train(job(SMALL_NET, epochs=10_000), control):
+        seen.append(event)
+        if isinstance(event, Paused) and event.step == 1:
+            before = control.weights(timeout=60)
+            control.step()
+        elif isinstance(event, Paused) and event.step == 2:
+            after = control.weights(timeout=60)
+            with pytest.raises(child.Elsewhere):
+                control.call(lambda live: live.step).result()
+            control.set_rate(0.25)
+            control.resume()
+        elif isinstance(event, StepDone) and event.step >= 4 and not control.stopping:
+            control.stop()
+    kinds = [type(event) for event in seen if isinstance(event, Paused | Resumed | RateSet)]
+    assert kinds in ([Paused, Paused, RateSet, Resumed], [Paused, Paused, Resumed, RateSet])
+    rates = [event.rate for event in seen if isinstance(event, StepDone)]
+    assert rates[:2] == [0.001, 0.001] and rates[-1] == 0.25
+    assert any(not before[name].equal(after[name]) for name in before)
+    assert seen[-1].reason == "stopped" and control.result.step == seen[-1].steps
+    plain = list(train(job(SMALL_NET, epochs=10_000, max_steps=2)))
+    assert losses(seen)[:2] == losses(plain)
+
+
+ENDINGS = {
+    "abort": ("__import__('os').abort()", "aborted in native code (SIGABRT) in step 12"),
+    "kill": ("__import__('os').kill(__import__('os').getpid(), 9)", "SIGKILL"),
+    "exit": ("__import__('os')._exit(3)", "ended with exit code 3 in step 12"),
+    "hang": ("__import__('time').sleep(600)", "has done nothing for"),
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="signals and /proc are those of Linux")
+@pytest.mark.parametrize("name", ENDINGS)
+def test_however_it_dies_the_last_event_says_so_and_what_is_kept(name, tmp_path):
+    line, words = ENDINGS[name]
+    a_job = job(broken_net(line), save_every=5)
+    run = child.train(a_job, folder=tmp_path, hang=1.5)
+    events = list(run)
+    failed = events[-1]
+    assert isinstance(failed, Failed) and failed.kind == "process"
+    assert words in failed.message and "in step 12" in failed.message and failed.step == 11
+    assert len(losses(events)) == 11
+    assert str(tmp_path / checkpoint.step_file(10)) in failed.cure
+    assert checkpoint.newest(tmp_path) == tmp_path / checkpoint.step_file(10)
+    if name == "abort":
+        assert failed.node == "f2" and "Fatal Python error" in failed.traceback
+
+
+def test_a_step_that_does_not_end_is_ended_some_time_after_stop(tmp_path):
+    control, there = child.ChildControl(), tmp_path / "there"
+    line = f"__import__('pathlib').Path({str(there)!r}).touch() or sum(0 for _ in iter(int, 1))"
+    run = child.train(job(broken_net(line, at=2)), control, grace=0.5)
+    events = []
+    for event in run:
+        events.append(event)
+        if isinstance(event, StepDone):
+            wait_for(there.exists)
+            control.stop()
+    assert "had not stopped" in events[-1].message and "save_every" in events[-1].cure
+    assert control.result.ending == "failed" and control.result.state_dict is None
+
+
+def test_a_generator_that_is_let_go_leaves_nothing_behind(monkeypatch):
+    started = []
+    start = process.start
+    monkeypatch.setattr(process, "start", lambda *given: started.append(start(*given)) or started[-1])
+    run = child.train(job(epochs=10_000), place=Place(1, launch_blocking=True))
+    assert isinstance(next(run), Started)
+    environment = Path(f"/proc/{started[0].pid}/environ")
+    assert not environment.exists() or b"CUDA_LAUNCH_BLOCKING=1" in environment.read_bytes()
+    run.close()
+    assert started[0].poll() is not None
+
+
+_PARENT = """
+import sys
+from tests.training_jobs import job
+from app.remote import child, process
+from app.training.events import StepDone
+start = process.start
+process.start = lambda *given: started.append(start(*given)) or started[-1]
+started = []
+for event in child.train(job(epochs=100_000)):
+    if isinstance(event, StepDone):
+        print(started[0].pid, flush=True)
+        sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
+def test_it_does_not_outlive_a_window_that_is_killed():
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", _PARENT], stdin=pipe, stdout=pipe, cwd=ROOT) as parent:
+        pid = int(parent.stdout.readline())
+        assert alive(pid)
+        os.kill(parent.pid, signal.SIGKILL)
+    wait_for(lambda: not alive(pid))
