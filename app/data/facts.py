@@ -22,7 +22,7 @@ _facts: OrderedDict[Hashable, SourceSpec | DataError] = OrderedDict()
 def key_of(config: DataConfig) -> Hashable:
     """What decides what is read, the state of the files among it."""
     more = str(config.options.get("labels_file", ""))
-    return config.source, config.path, config.options, config.bad, _stamp(config.path), more and _stamp(more)
+    return config.source, config.path, config.options, _stamp(config.path), more and _stamp(more)
 
 
 def recall(config: DataConfig) -> SourceSpec | DataError | None:

@@ -131,6 +131,10 @@ class Live(QObject):
         """What an analysis says of the sheet in front, None if it was not asked of that."""
         return analysis.inside if self._place.path else analysis
 
+    def refresh(self) -> None:
+        """More is known of the data than before: ask again what stands between the project and a run."""
+        self._tell()
+
     def _question(self) -> Question:
         return self._document.project.graph, self._catalog.now, self._place.path
 

@@ -1,59 +1,125 @@
-"""The Data section of the Training tab: which data a run learns from, and what is known of them."""
+"""The Data section of the Training tab: which data a run learns from, what is known of them, and a look at a batch."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QWidget
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QProgressBar, QVBoxLayout, QWidget
 
+from app.background import Failure
 from app.data.config import DataConfig
-from app.data.sources import SOURCES, default_root, is_present
+from app.data.sources import SOURCES, DataError, default_root, is_present, options_of, spec_of
+from app.data.spec import VALUES, ReadingStopped, SourceSpec
+from app.frozen import FrozenMap
 from app.training.choices import Param
 from app.training.job import JobError, check_data
 from app.views.inspector.form import ParamForm
+from app.views.inspector.values import same
 from app.views.numbers import grouped_digits, megabytes
+from app.views.training import data_words as words
+from app.views.training.batch_view import BatchView
+from app.views.training.columns_table import ColumnsTable
+from app.views.training.data_reader import DataReader
 from app.views.widgets import Button, ChoiceField, Section
-from app.views.widgets.painting import label
+from app.views.widgets.painting import label, set_property
+
+if TYPE_CHECKING:
+    from app.data.preview import Preview
 
 _SPLIT = (
     Param("validation_fraction", "float", DataConfig.validation_fraction, minimum=0, doc="Share of samples held out."),
+    Param("test_fraction", "float", DataConfig.test_fraction, minimum=0, doc="Share of samples kept for a test."),
     Param("split_seed", "int", DataConfig.split_seed, minimum=0, doc="Decides which samples are held out."),
 )
+_LOADING = (
+    Param("shuffle", "bool", DataConfig.shuffle, doc="Draw a new order of the samples for every epoch."),
+    Param("drop_last", "bool", DataConfig.drop_last, doc="Leave out a last batch that is not full."),
+    Param("class_weights", "bool", DataConfig.class_weights,
+          doc="Weigh rare classes in the loss as much as common ones."),
+)  # fmt: skip
+_BAD = (
+    Param("bad", "choice", DataConfig.bad, choices=("stop", "skip"),
+          doc="What happens to samples that cannot be read: the run does not start, or goes without them."),
+)  # fmt: skip
+_KINDS = {"int", "float", "bool", "choice", "str", "literal"}
+_NAMED = {"target"}  # chosen in the table of columns
+BATCH = 64
 
 
 class DataSection(Section):
-    """Which data, what is known of them before they are read, and the split.
+    """Which data, what is known of them, the split, and one batch.
 
     `chosen(DataConfig, words, merge)` is the config that a person made; `merge` is equal within a visit to a field.
+    `facts_changed` says that more is known of the data than before: whether the net fits is to be asked again.
     """
 
     chosen = Signal(object, str, object)
     download_requested = Signal(str)
+    facts_changed = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Data", parent=parent)
         self._root: Path = default_root()
         self._config = DataConfig()
+        self._asked: DataConfig | None = None
+        self._options_of = ""
+        self.options: ParamForm | None = None
+        self.reader = DataReader(self)
+        self.reader.read.connect(self._read)
+        self.reader.progress.connect(self._progress)
         self.source = ChoiceField([(key, spec.label) for key, spec in SOURCES.items()], pairs=True)
         self.source.setAccessibleName("Data source")
-        self.source.edited.connect(lambda key: self._set("source", key, None))
+        self.source.edited.connect(self._choose_source)
         self.words = label("", "label", "text2", wrap=True)
         self.state = label("", "label", "text3", wrap=True)
         self.download = Button("Download …", icon="save")
         self.download.clicked.connect(lambda: self.download_requested.emit(self._config.source))
-        self.split = ParamForm(_SPLIT)
-        self.split.set_docs({param.name: param.doc for param in _SPLIT})
-        self.split.edited.connect(self._set)
-        self.split.reset.connect(lambda name: self._set(name, getattr(DataConfig, name), None))
+        self.pick = Button("Choose file …", icon="folder")
+        self.pick.clicked.connect(self._pick)
+        self.columns = ColumnsTable()
+        self.columns.edited.connect(self._choose_columns)
+        self._options_place = QVBoxLayout()
+        self.split, self.loading, self.bad = ParamForm(_SPLIT), ParamForm(_LOADING), ParamForm(_BAD)
+        for form, params in ((self.split, _SPLIT), (self.loading, _LOADING), (self.bad, _BAD)):
+            form.set_docs({param.name: param.doc for param in params})
+            form.edited.connect(self._set)
+            form.reset.connect(lambda name: self._set(name, getattr(DataConfig, name), None))
         self.own_split = label("", "label", "text3", wrap=True)
+        self.balance = label("", "label", "text3", wrap=True)
+        self.batch_words = label("", "label", "text2", wrap=True)
+        self.batch = BatchView()
+        self.batch.hide()
+        self.show_batch = Button("Show a batch")
+        self.show_batch.clicked.connect(self.look)
+        self.stop = Button("Stop reading")
+        self.stop.clicked.connect(self.reader.stop)
+        self.bar = QProgressBar()
+        self.bar.setTextVisible(False)
+        self.bar.setAccessibleName("Progress of reading the data")
+        self._lay_out()
+
+    def _lay_out(self) -> None:
         for part in (self.source, self.words, self.state):
             self.body_layout.addWidget(part)
-        self.body_layout.addWidget(self.download, 0, Qt.AlignmentFlag.AlignLeft)
-        self.body_layout.addWidget(self.split)
-        self.body_layout.addWidget(self.own_split)
+        for button in (self.download, self.pick):
+            self.body_layout.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
+        self.body_layout.addWidget(self.bar)
+        self.body_layout.addWidget(self.stop, 0, Qt.AlignmentFlag.AlignLeft)
+        self.body_layout.addWidget(self.columns)
+        self.body_layout.addLayout(self._options_place)
+        for part in (self.bad, self.split, self.own_split, self.loading, self.balance):
+            self.body_layout.addWidget(part)
+        row = QHBoxLayout()
+        row.addWidget(self.show_batch)
+        row.addStretch(1)
+        self.body_layout.addLayout(row)
+        self.body_layout.addWidget(self.batch_words)
+        self.body_layout.addWidget(self.batch)
+        for part in (self.bar, self.stop, self.columns, self.batch_words):
+            part.hide()
 
     def set_root(self, root: Path) -> None:
         """Where downloaded data lie."""
@@ -61,37 +127,185 @@ class DataSection(Section):
         self.show_config(self._config)
 
     def show_config(self, config: DataConfig) -> None:
-        """Show what the project holds, and whether the data are here."""
+        """Show what the project holds, and whether the data are here. Own files that nobody has read are read now."""
+        if config != self._config:
+            self.batch.show_preview(None)
+            self.batch_words.hide()
         self._config = config
         self.source.set_value(config.source)
-        spec = SOURCES.get(config.source)
-        self.split.set_values({"validation_fraction": config.validation_fraction, "split_seed": config.split_seed})
-        self.split.setVisible(spec is not None and not spec.own_split)
-        self.own_split.setVisible(spec is not None and spec.own_split)
+        bare = SOURCES.get(config.source)
+        for form in (self.split, self.loading, self.bad):
+            form.set_values({name: getattr(config, name) for name in form.rows})
+        self._show_options(bare)
+        spec, problem = self._known()
+        self.split.setVisible(bare is not None and not bare.own_split)
+        self.own_split.setVisible(bare is not None and bare.own_split)
         self.own_split.setText("The validation samples are those that the authors of the data chose.")
-        missing = spec is not None and not is_present(config.source, self._root)
+        self.loading.setVisible(bare is not None)
+        self.bad.setVisible(bare is not None and bool(bare.picks))
+        missing = bare is not None and not is_present(config.source, self._root)
         self.download.setVisible(missing)
-        if spec is None:
+        self.pick.setVisible(bare is not None and bool(bare.picks))
+        self.show_batch.setVisible(bare is not None and not missing and not problem and not self.reader.busy)
+        self._say(bare, spec, problem, missing)
+        if bare is not None and bare.picks and config.path and spec is not None and not spec.is_read and not problem:
+            self.look()
+
+    def _known(self) -> tuple[SourceSpec | None, str]:
+        """What is known of the data, and why they cannot be used."""
+        try:
+            check_data(self._config)
+            return spec_of(self._config), ""
+        except (JobError, DataError) as error:
+            return SOURCES.get(self._config.source), str(error)
+
+    def _say(self, bare: SourceSpec | None, spec: SourceSpec | None, problem: str, missing: bool) -> None:
+        if bare is None or spec is None:
             self.words.setText("The project names data that are not known here. Choose others.")
             self.state.setText("")
+            self.balance.hide()
             return
-        self.words.setText(spec.summary)
-        self.download.setText(f"Download {megabytes(spec.download_bytes)} …")
-        shape = "×".join(map(str, spec.shape))
-        state = f"{grouped_digits(spec.count)} samples of {shape} {spec.dtype}, {len(spec.classes)} classes."
-        if spec.download_bytes:
+        self.words.setText(bare.summary)
+        self.download.setText(f"Download {megabytes(bare.download_bytes)} …")
+        self.pick.setText(f"Choose another {bare.picks} …" if self._config.path else f"Choose a {bare.picks} …")
+        self.pick.setToolTip(self._config.path)
+        sentences = [words.facts(spec, self._config)] if spec.is_read else []
+        if bare.picks and self._config.path and not spec.is_read and not problem:
+            sentences.append(f"{Path(self._config.path).name} is not read yet.")
+        if bare.download_bytes:
             here = f"Downloaded, in {self._root}."
-            state += f" {'Not downloaded; nothing is fetched unless you ask.' if missing else here}"
-        self.state.setText(state)
+            sentences.append("Not downloaded; nothing is fetched unless you ask." if missing else here)
+        sentences += [*spec.notes, words.bad(spec, self._config.bad)]
+        picking = bool(bare.picks) and not self._config.path
+        set_property(self.state, "tone", "error" if problem and not picking else "text3")
+        self.state.setText(problem if problem and not picking else " ".join(filter(None, sentences)))
+        self.state.setVisible(bool(self.state.text()))
+        self.balance.setText(words.balance(spec))
+        self.balance.setVisible(bool(self.balance.text()) and spec.task != VALUES)
+        if spec.all_columns and not problem:
+            self.columns.show_columns(spec, options_of(self._config))
+        else:
+            self.columns.hide()
+
+    # --- What a person chooses
+
+    def _show_options(self, spec: SourceSpec | None) -> None:
+        key = spec.key if spec is not None else ""
+        if key != self._options_of:
+            self._options_of = key
+            if self.options is not None:
+                self._options_place.removeWidget(self.options)
+                self.options.hide()
+                self.options.deleteLater()
+                self.options = None
+            shown = [one for one in spec.options if one.kind in _KINDS and one.name not in _NAMED] if spec else []
+            if shown:
+                self.options = ParamForm(shown)
+                self.options.set_docs({option.name: option.doc for option in shown})
+                self.options.edited.connect(self._set_option)
+                self.options.reset.connect(lambda name: self._put_options({name: None}, f"Reset {name}", None))
+                self._options_place.addWidget(self.options)
+        if self.options is not None:
+            self.options.set_values({k: v for k, v in self._config.options.items() if k in self.options.rows})
+
+    def _choose_source(self, key: str) -> None:
+        config = replace(self._config, source=key, path="", options=FrozenMap())
+        self.chosen.emit(config, f"Set data to {SOURCES[key].label}", None)
+
+    def _pick(self) -> None:
+        spec, start = SOURCES[self._config.source], self._config.path or str(Path.home())
+        if spec.picks == "folder":
+            name = QFileDialog.getExistingDirectory(self, "Folder of pictures", start)
+        else:
+            kinds = f"{spec.label.removesuffix(' …')} ({spec.pattern});;All files (*)"
+            name, _ = QFileDialog.getOpenFileName(self, "Choose data", start, kinds)
+        if name:
+            self.set_path(name)
+
+    def set_path(self, path: str) -> None:
+        """Take another file or folder; what was chosen of the columns of another is let go."""
+        kept = self._config.options.without("inputs", "target", "categories", "numbers", "labels")
+        self.chosen.emit(replace(self._config, path=path, options=kept), f"Read {Path(path).name}", None)
+
+    def _choose_columns(self, options: dict[str, Any]) -> None:
+        self._put_options(options, "Choose columns", None)
+
+    def _set_option(self, name: str, value: Any, merge: str | None) -> None:
+        option = next(one for one in SOURCES[self._config.source].options if one.name == name)
+        if option.kind == "float" and type(value) is int:
+            value = float(value)
+        if refusal := option.refusal(value):
+            assert self.options is not None
+            self.options.set_problem(name, f"{name} is {value!r}; {refusal}.")
+            return
+        self._put_options({name: value}, f"Set {name}", merge)
+
+    def _put_options(self, changed: dict[str, Any], what: str, merge: str | None) -> None:
+        """Put options into the config; those that are the default, or None, are left out."""
+        defaults = {option.name: option.default for option in SOURCES[self._config.source].options}
+        options = {**self._config.options, **changed}
+        kept = {name: value for name, value in options.items() if value is not None and not same(value, defaults[name])}
+        config = replace(self._config, options=FrozenMap(kept))
+        if self.options is not None:
+            for name in changed:
+                self.options.set_problem(name, "")
+        self.chosen.emit(config, what, f"data/{merge}" if merge else None)
 
     def _set(self, name: str, value: Any, merge: str | None) -> None:
         config = replace(self._config, **{name: value})
+        form = next(form for form in (self.split, self.loading, self.bad) if name in form.rows)
         try:
             check_data(config)
         except JobError as error:
             # Another field may be at fault, in a file that was edited by hand; that is no reason to refuse this one.
             if str(error).startswith(f"{name} is "):
-                self.split.set_problem(name, str(error))
+                form.set_problem(name, str(error))
                 return
-        self.split.set_problem(name, "")
+        form.set_problem(name, "")
         self.chosen.emit(config, f"Set {name.replace('_', ' ')}", f"data/{merge}" if merge else None)
+
+    # --- Reading
+
+    def look(self) -> None:
+        """Read the data beside the window and show a batch of them."""
+        if self._asked == self._config and self.reader.busy:
+            return
+        self._asked = self._config
+        self.reader.ask(self._config, self._root, BATCH)
+        self.show_batch.hide()
+        self.bar.setRange(0, 0)
+        self.bar.show()
+        self.stop.show()
+
+    def close_reader(self) -> None:
+        """Before the window goes."""
+        self.reader.close()
+
+    def _progress(self, done: int, total: int, name: str) -> None:
+        self.bar.setRange(0, max(total, 1))
+        self.bar.setValue(done)
+        self.state.setText(f"Reading {name}, {grouped_digits(done)} of {grouped_digits(total)}.")
+        self.state.show()
+
+    @Slot(object, object)
+    def _read(self, config: DataConfig, answer: Preview | Failure) -> None:
+        self.bar.hide()
+        self.stop.hide()
+        self._asked = None
+        if config != self._config:
+            return
+        failed = isinstance(answer, Failure)
+        if failed and isinstance(answer.error, ReadingStopped):
+            self.show_batch.show()
+            self.state.setText("Reading was stopped. Show a batch to begin it again.")
+            return
+        self.show_config(config)
+        if not failed:
+            self.batch.show_preview(answer)
+            self.batch_words.setText(words.batch(answer))
+            self.batch_words.show()
+        elif not self._known()[1]:
+            set_property(self.state, "tone", "error")
+            self.state.setText(str(answer.error))
+            self.state.show()
+        self.facts_changed.emit()

@@ -1,0 +1,98 @@
+"""A few real samples as a person can look at them, and what is to be said of a batch of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from app.data.config import DataConfig
+from app.data.sources import Watch, load, look
+from app.data.spec import CLASSES, TOKENS, DataInfo, SourceSpec
+
+SHOWN = 8
+COLUMNS = 6
+
+
+@dataclass(frozen=True)
+class Preview:
+    """The first samples of the training part as a step gets them.
+
+    `pictures` are (height, width, 3) arrays of bytes, stretched over the range of the batch; `captions` are the labels,
+    one a sample. `rows` are the first columns of a table, their names first; `texts` are pieces of a text. `low` and
+    `high` are the range of the batch.
+    """
+
+    spec: SourceSpec
+    info: DataInfo
+    shape: tuple[int, ...]
+    dtype: str
+    low: float
+    high: float
+    label_shape: tuple[int, ...]
+    label_dtype: str
+    captions: tuple[str, ...] = ()
+    pictures: tuple[Any, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    texts: tuple[str, ...] = ()
+
+
+def preview(config: DataConfig, root: str | Path | None, batch: int, watch: Watch) -> Preview:
+    """Read the data and look at the first batch. Raises DataError."""
+    config = replace(config, bad="skip")  # what cannot be read is told beside it
+    data, spec = load(config, root, watch), look(config, watch)
+    inputs, labels = data.batch(batch)
+    real = inputs.double()
+    few, known = inputs[:SHOWN], labels[:SHOWN]
+    return Preview(
+        spec,
+        data.info,
+        tuple(inputs.shape),
+        _name(inputs),
+        float(real.min()),
+        float(real.max()),
+        tuple(labels.shape),
+        _name(labels),
+        captions=() if spec.task == TOKENS else tuple(_caption(spec, label) for label in known),
+        pictures=tuple(map(_picture, few)) if _pictured(inputs) else (),
+        rows=_rows(spec, few) if inputs.ndim == 2 and spec.task != TOKENS else (),
+        texts=tuple(_text(spec, sample) for sample in few) if spec.task == TOKENS else (),
+    )
+
+
+def _name(values: Tensor) -> str:
+    return str(values.dtype).removeprefix("torch.")
+
+
+def _pictured(inputs: Tensor) -> bool:
+    return inputs.ndim == 4 and inputs.shape[1] in (1, 3) or inputs.ndim == 3 and min(inputs.shape[1:]) > 3
+
+
+def _picture(sample: Tensor) -> Any:
+    sample = sample.double()
+    sample = sample if sample.ndim == 3 else sample.unsqueeze(0)
+    low, high = sample.min(), sample.max()
+    if low < 0 or high > 1:
+        sample = (sample - low) / (high - low).clamp(min=1e-12)
+    return sample.mul(255).round().to(torch.uint8).permute(1, 2, 0).expand(-1, -1, 3).contiguous().numpy()
+
+
+def _caption(spec: SourceSpec, label: Tensor) -> str:
+    if spec.task == CLASSES:
+        return spec.classes[int(label)]
+    return ", ".join(f"{value:.4g}" for value in label.flatten().tolist()[:3])
+
+
+def _rows(spec: SourceSpec, few: Tensor) -> tuple[tuple[str, ...], ...]:
+    names = spec.columns or tuple(str(number) for number in range(few.shape[1]))
+    return (names[:COLUMNS], *(tuple(f"{value:.3g}" for value in row[:COLUMNS].tolist()) for row in few))
+
+
+def _text(spec: SourceSpec, sample: Tensor) -> str:
+    letters = spec.classes
+    if any(len(letter) != 1 for letter in letters):
+        return " ".join(map(str, sample.flatten().tolist()[:40]))
+    return "".join(letters[number] for number in sample.flatten().tolist()).replace("\n", "↵")

@@ -1,0 +1,121 @@
+"""The Data section: choosing a source, a file and its columns, what is said of them, and a look at a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QFileDialog
+from pytestqt.qtbot import QtBot
+
+from app.data.config import DataConfig
+from app.data.sources import SOURCES
+from app.frozen import FrozenMap
+from app.views import theme
+from app.views.training import data_words
+from app.views.training.columns_table import INPUT, LEFT_OUT, TARGET
+from app.views.training.data_section import DataSection
+from tests.test_data_files import BAD, TABLE, pictures
+
+
+@pytest.fixture
+def section(qtbot: QtBot, qapp) -> Iterator[DataSection]:
+    """The section on a project that takes what is chosen."""
+    theme.apply(qapp, "dark")
+    made = DataSection()
+    qtbot.addWidget(made)
+    made.chosen.connect(lambda config, _words, _merge: made.show_config(config))
+    made.resize(320, 900)
+    made.show_config(DataConfig())
+    made.show()
+    yield made
+    made.close_reader()
+
+
+def settled(qtbot: QtBot, section: DataSection) -> None:
+    qtbot.waitUntil(lambda: not section.reader.busy, timeout=30_000)
+
+
+def file(folder: Path, text: str = TABLE) -> str:
+    (folder / "t.csv").write_text(text)
+    return str(folder / "t.csv")
+
+
+def test_a_table_is_read_once_it_is_chosen(qtbot, section, tmp_path, monkeypatch):
+    section.source.set_value("file.csv")
+    section.source.edited.emit("file.csv")
+    assert section.pick.isVisible() and section.pick.text() == "Choose a file …" and not section.show_batch.isVisible()
+    monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: (file(tmp_path), ""))
+    with qtbot.waitSignal(section.facts_changed, timeout=30_000):
+        qtbot.mouseClick(section.pick, Qt.MouseButton.LeftButton)
+    settled(qtbot, section)
+    assert "60 samples of 4 float32, 2 classes. 48 to learn from, 12 to validate." in section.state.text()
+    assert "name is left out: it has 60 different texts." in section.state.text()
+    assert section.balance.text() == "By class: cat 45, dog 15."
+    roles = {name: field.value() for name, field in section.columns.roles.items()}
+    assert roles == {"length": INPUT, "kind": INPUT, "name": LEFT_OUT, "species": TARGET}
+    assert section.batch_words.text().startswith("A batch: inputs 48×4 float32, from -1.")
+    assert section.batch.preview.rows[0] == ("length", "kind=a", "kind=b", "kind=c")
+
+
+def test_the_target_goes_from_one_column_to_another(qtbot, section, tmp_path):
+    section.show_config(DataConfig("file.csv", path=file(tmp_path)))
+    settled(qtbot, section)
+    section.columns.roles["length"].set_value(TARGET)
+    with qtbot.waitSignal(section.chosen) as chosen:
+        section.columns.roles["length"].edited.emit(TARGET)
+    assert dict(chosen.args[0].options) == {"inputs": ("kind", "species"), "target": "length"}
+    settled(qtbot, section)
+    assert "1 value to predict" in section.state.text() and not section.balance.isVisible()
+
+
+def test_bad_rows_are_told_and_what_comes_of_them(qtbot, section, tmp_path):
+    section.show_config(DataConfig("file.csv", path=file(tmp_path, BAD)))
+    settled(qtbot, section)
+    assert "4 cannot be read and are in the way of a run: row 3: 2 fields instead of 3" in section.state.text()
+    section.bad.edited.emit("bad", "skip", None)
+    assert "are left out: row 3" in section.state.text()
+
+
+def test_a_file_that_cannot_be_used_says_why(qtbot, section, tmp_path):
+    section.show_config(DataConfig("file.csv", path=file(tmp_path, "a\n1\n")))
+    settled(qtbot, section)
+    assert "has one column" in section.state.text() and not section.show_batch.isVisible()
+    section.show_config(DataConfig("file.csv", path=str(tmp_path / "gone.csv")))
+    settled(qtbot, section)
+    assert "gone.csv is not there" in section.state.text()
+
+
+def test_pictures_are_shown_with_their_classes(qtbot, section, tmp_path):
+    section.show_config(pictures(tmp_path))
+    settled(qtbot, section)
+    preview = section.batch.preview
+    assert len(preview.pictures) == 8 and set(preview.captions) <= {"cats", "dogs"}
+    assert not section.batch.grab().isNull() and section.batch.accessibleName().startswith("The first pictures: ")
+    assert "19×3×6×5 float32, from 0 to 1" in section.batch_words.text()
+
+
+def test_an_option_that_cannot_be_is_refused_at_its_field(section):
+    section.show_config(DataConfig("made.moons"))
+    section.options.edited.emit("noise", -1.0, None)
+    assert "noise" not in section._config.options
+    section.options.edited.emit("noise", 0.3, None)
+    assert section._config.options == FrozenMap(noise=0.3)
+    section.options.edited.emit("noise", 0.1, None)
+    assert section._config.options == FrozenMap(), "what is the default is left out"
+
+
+def test_other_data_take_no_options_along(section):
+    section.show_config(DataConfig("made.moons", options=FrozenMap(noise=0.3)))
+    section.source.edited.emit("sklearn.iris")
+    assert section._config == DataConfig("sklearn.iris") and "Balanced: 50 of each class." == section.balance.text()
+
+
+def test_the_parts_are_counted_as_they_will_be():
+    config = DataConfig("sklearn.wine", 0.25, test_fraction=0.1)
+    assert data_words.parts(SOURCES["sklearn.wine"], config) == (115, 45, 18)
+    mnist = replace(config, source="torchvision.MNIST")
+    assert data_words.parts(SOURCES["torchvision.MNIST"], mnist) == (60_000, 9_000, 1_000)
