@@ -1,26 +1,32 @@
-"""The gradient norm of every layer over the steps, as a map: a row a layer, log scale, bounds printed beside it."""
+"""A figure of every layer over the steps, as a map: a row a layer, bounds printed beside it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from PySide6.QtCore import QRectF, Qt, Signal
 from PySide6.QtGui import QFontMetricsF, QImage, QPainter, QPen
-from PySide6.QtWidgets import QHBoxLayout, QStyleOptionGraphicsItem, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QStyleOptionGraphicsItem, QVBoxLayout, QWidget
 
+from app.training.columns import Columns
 from app.training.history import History
+from app.training.layer_history import LayerTable
+from app.training.verdict import verdict
 from app.views import theme
 from app.views.training import figures
 from app.views.training.axis import FigureAxis
 from app.views.training.charts import Chart
 from app.views.training.gradients import Bounds, BoundsTracker
 from app.views.training.plot import Layer, StepPlot
+from app.views.training.quantities import QUANTITIES
 from app.views.training.readout import Row
 from app.views.training.series import Floats
 from app.views.training.timescale import Mode
+from app.views.widgets.fields import ChoiceField
 from app.views.widgets.heatbar import HeatBar
+from app.views.widgets.painting import label
 
 LABEL_ROOM = 11.0  # pixels that a row's name needs
 NO_GRADIENT = 255  # the last entry of the table: nothing is painted
@@ -126,9 +132,12 @@ def _table() -> list[int]:
 def cells_at(norms: Floats, at: np.ndarray, bounds: Bounds) -> np.ndarray:
     """Places in the ramp of the samples `at` (−1: none); `norms` is (layers, samples), the answer (layers, len(at))."""
     chosen = norms[:, np.maximum(at, 0)]
-    span = np.log10(bounds.high / bounds.low)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        places = np.log10(chosen / bounds.low) / span
+    if bounds.log:
+        span = np.log10(bounds.high / bounds.low)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            places = np.log10(chosen / bounds.low) / span
+    else:
+        places = (chosen - bounds.low) / (bounds.high - bounds.low)
     nothing = np.isnan(chosen) | (at < 0)
     cells = np.clip(np.nan_to_num(places, nan=0.0, posinf=1.0, neginf=0.0), 0.0, 1.0) * (NO_GRADIENT - 1)
     return np.where(nothing, NO_GRADIENT, cells).astype(np.uint8)
@@ -145,7 +154,7 @@ def samples_at(x: Floats, low: float, high: float, pixels: int) -> np.ndarray:
 
 
 class GradientMap(Chart):
-    """The map, its ramp, and a click on a row that says which layer is meant."""
+    """The map, its ramp, and a click on a row that says which layer is meant. `quantity` chooses what it shows."""
 
     layerClicked = Signal(str)  # the path of the module
     layerHovered = Signal(object)  # the path, or None
@@ -164,6 +173,17 @@ class GradientMap(Chart):
         self._tracker = BoundsTracker()
         self._selected: frozenset[str] = frozenset()
         self._hovered: int | None = None
+        self._quantity = "gradient"
+        self.choice = ChoiceField([(key, each.name) for key, each in QUANTITIES.items()], "gradient", pairs=True)
+        self.choice.setAccessibleName("What the map shows")
+        self.choice.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
+        self.choice.setToolTip("What is shown of each layer")
+        self.choice.edited.connect(self.set_quantity)
+        self.tools.addWidget(self.choice)
+        self.words = label("", "caption", "warn")
+        self.words.setMinimumWidth(1)
+        self.words.hide()
+        self.body.insertWidget(0, self.words)
         self._put_ramp_beside()
 
     def _put_ramp_beside(self) -> None:
@@ -189,8 +209,36 @@ class GradientMap(Chart):
         return self._bounds
 
     @property
+    def quantity(self) -> str:
+        """A key of `QUANTITIES`."""
+        return self._quantity
+
+    def set_quantity(self, key: str) -> None:
+        """Show another figure of the layers."""
+        shown = QUANTITIES[key]
+        self._quantity, self._bounds, self._hovered = key, None, None
+        self._tracker = BoundsTracker()
+        self.choice.set_value(key)
+        self.heading.set(shown.title, shown.note)
+        self.plot.setAccessibleName(shown.title)
+        self.redraw()
+
+    @property
     def layers(self) -> tuple[str, ...]:
-        return self.history.layers
+        return self._columns.names
+
+    @property
+    def _columns(self) -> Columns:
+        return self.history.gradients if self._quantity == "gradient" else self._seen.columns
+
+    @property
+    def _seen(self) -> LayerTable:
+        return self.history.seen.tables[self._quantity]
+
+    @property
+    def steps(self) -> np.ndarray:
+        """The steps that were measured."""
+        return self.history.gradient_steps if self._quantity == "gradient" else self._seen.steps
 
     @property
     def selected(self) -> frozenset[str]:
@@ -209,15 +257,15 @@ class GradientMap(Chart):
 
     def set_history(self, history: History, mode: Mode) -> None:
         super().set_history(history, mode)
-        self._axis.set_names(history.layers)
+        self._axis.set_names(self.layers)
         self._show_selected()
 
     def redraw(self) -> None:
-        history = self.history
-        if tuple(self._axis._names) != history.layers:
-            self._axis.set_names(history.layers)
+        if tuple(self._axis._names) != self.layers:
+            self._axis.set_names(self.layers)
             self._show_selected()
-        bounds = self._tracker.update(history)
+        self._judge()
+        bounds = self._bounds_now()
         if bounds is None:
             self._heat.clear()
             self._ramp.hide()
@@ -226,10 +274,27 @@ class GradientMap(Chart):
             self._bounds = bounds
             self._ramp.set(_ramp_texts(bounds))
         self._ramp.show()
-        self.plot.set_y_range(0.0, float(len(history.layers)))
+        self.plot.set_y_range(0.0, float(len(self.layers)))
         low, high = self.plot.view.viewRange()[0]
-        at = samples_at(self.scale.of(history.gradient_steps), low, high, self.plot.pixels)
-        self._heat.set_cells(cells_at(history.gradients.matrix(), at, bounds))
+        at = samples_at(self.scale.of(self.steps), low, high, self.plot.pixels)
+        self._heat.set_cells(cells_at(self._columns.matrix(), at, bounds))
+
+    def _bounds_now(self) -> Bounds | None:
+        if self._quantity == "dead":
+            return Bounds(0.0, 1.0, log=False) if len(self._columns) and self.layers else None
+        return self._tracker.over(self._columns)
+
+    def _judge(self) -> None:
+        """Name the first layer whose gradient vanishes or explodes; of the gradients alone."""
+        found = verdict(self.layers, self._columns.matrix()) if self._quantity == "gradient" else None
+        text = found.text if found is not None else ""
+        if text != self.words.toolTip():
+            self.words.setToolTip(text)
+            self.words.setVisible(bool(text))
+        if text:
+            room = max(self.words.width(), self.width() - 24)
+            metrics = self.words.fontMetrics()
+            self.words.setText(metrics.elidedText(text, Qt.TextElideMode.ElideRight, room))
 
     def row_at(self, y: float) -> int | None:
         """The row at a height of the view; None beside the rows."""
@@ -247,36 +312,40 @@ class GradientMap(Chart):
             self._hovered = row
             self.layerHovered.emit(None if row is None else self.layers[row])
 
+    def _sample(self, index: int) -> int:
+        """The last measurement up to a step, −1 if there is none."""
+        return int(np.searchsorted(self.steps, self.history.steps["step"][index], "right")) - 1
+
     def rows(self, index: int) -> Sequence[Row]:
-        """The norms at the last sample up to a step: of the layer under the pointer, or of those selected."""
-        steps = self.history.gradient_steps
-        sample = int(np.searchsorted(steps, self.history.steps["step"][index], "right")) - 1
+        """The figures at the last sample up to a step: of the layer under the pointer, or of those selected."""
+        sample = self._sample(index)
         if sample < 0:
             return []
         rows = [self._hovered] if self._hovered is not None else []
         rows += [r for r, layer in enumerate(self.layers) if layer in self._selected and r != self._hovered][:3]
-        norms = self.history.gradients.matrix()[:, sample]
-        return [self._row(row, float(norms[row])) for row in rows]
+        figures_now = self._columns.matrix()[:, sample]
+        return [self._row(row, float(figures_now[row])) for row in rows]
 
-    def _row(self, row: int, norm: float) -> Row:
+    def _row(self, row: int, value: float) -> Row:
         name = self.layers[row] or "Net"
-        if np.isnan(norm):
-            return None, name, "no gradient"
-        color = theme.heat(self._bounds.place(norm)) if self._bounds else None
-        return color, name, figures.figure(norm)
+        if np.isnan(value):
+            return None, name, QUANTITIES[self._quantity].absent
+        color = theme.heat(self._bounds.place(value)) if self._bounds else None
+        return color, name, f"{100 * value:.0f} %" if self._quantity == "dead" else figures.figure(value)
 
     def note_at(self, index: int) -> str:
-        """The step that the shown norms were measured at."""
-        steps = self.history.gradient_steps
-        sample = int(np.searchsorted(steps, self.history.steps["step"][index], "right")) - 1
-        return f"measured at {figures.count(int(steps[sample]))}" if sample >= 0 else ""
+        """The step that the shown figures were measured at."""
+        sample = self._sample(index)
+        return f"measured at {figures.count(int(self.steps[sample]))}" if sample >= 0 else ""
 
     def leaveEvent(self, event: Any) -> None:
         super().leaveEvent(event)
         self._pointed(None)
 
 
-def _ramp_texts(bounds: Bounds) -> Mapping[int, str] | list[str]:
+def _ramp_texts(bounds: Bounds) -> list[str]:
+    if not bounds.log:
+        return ["0 %", "50 %", "100 %"]
     low, high = round(np.log10(bounds.low)), round(np.log10(bounds.high))
     texts = [figures.log_tick(float(exponent)) for exponent in range(low, high + 1)]
     if bounds.clipped:

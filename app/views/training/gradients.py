@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from app.source import Path, Source
+from app.training.columns import Columns
 from app.training.history import History
 
 DECADES = 6  # of a ramp at most; what is smaller gets the lowest colour
@@ -17,14 +18,17 @@ NEWEST = 32
 
 @dataclass(frozen=True)
 class Bounds:
-    """The ends of the heat ramp; `clipped` says that smaller norms than `low` were measured."""
+    """The ends of the heat ramp; `clipped`: smaller norms than `low` were measured. `log` is its scale."""
 
     low: float
     high: float
     clipped: bool = False
+    log: bool = True
 
     def place(self, norm: float) -> float:
-        """Where on the ramp a norm stands, 0 to 1, on a log scale; nan for none."""
+        """Where on the ramp a norm stands, 0 to 1; nan for none."""
+        if not self.log:
+            return min(max((norm - self.low) / (self.high - self.low), 0.0), 1.0)
         if not norm > 0:
             return 0.0 if norm == 0 else math.nan
         return min(max(math.log10(norm / self.low) / math.log10(self.high / self.low), 0.0), 1.0)
@@ -42,8 +46,11 @@ class BoundsTracker:
         self._least, self._most = math.inf, 0.0
 
     def update(self, history: History) -> Bounds | None:
-        """The bounds now; None before there is a norm above zero."""
-        columns = history.gradients
+        """The bounds of the gradient norms now; None before there is one above zero."""
+        return self.over(history.gradients)
+
+    def over(self, columns: Columns) -> Bounds | None:
+        """The bounds of any figures of layers."""
         if columns is not self._matrix:
             self._clear()
             self._matrix = columns

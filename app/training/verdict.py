@@ -1,0 +1,59 @@
+"""The first layer whose gradient vanishes or explodes, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.training.columns import Array
+
+RECENT = 8  # measurements that are looked at together
+VANISHED = 1e-4  # of the largest norm of the layers behind it
+EXPLODED = 1e3
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`kind` is "exploding", "vanishing" or "none" at all; `layer` the first that is so, seen from where it comes."""
+
+    kind: str
+    layer: str
+    text: str
+
+
+def verdict(layers: Sequence[str], norms: Array) -> Verdict | None:
+    """What the newest gradient norms, shape (layers, samples), tell; None where all is well.
+
+    Layers come in the order of the net. Backward runs through them from the last to the first, so the first layer that
+    vanishes or explodes is the last of them that does.
+    """
+    if not norms.shape[1] or not len(layers):
+        return None
+    recent = norms[:, -RECENT:]
+    known = ~np.isnan(recent).all(axis=1)
+    middle = np.full(len(layers), np.nan)
+    middle[known] = np.nanmedian(recent[known], axis=1)
+    for row in reversed(range(len(layers))):
+        if middle[row] > EXPLODED:
+            value = "infinite" if np.isinf(middle[row]) else f"{middle[row]:.2g}"
+            text = f"The gradient explodes: its norm is {value} at {_named(layers[row])}, seen from the loss the first."
+            return Verdict("exploding", layers[row], text)
+    for row in reversed(range(len(layers))):
+        behind = middle[row + 1 :][known[row + 1 :]]
+        if not known[row]:
+            continue
+        if middle[row] == 0:
+            return Verdict("vanishing", layers[row], f"No gradient reaches {_named(layers[row])}: its norm is 0.")
+        if behind.size and middle[row] < VANISHED * behind.max():
+            text = (
+                f"The gradient vanishes on its way back: {middle[row]:.2g} at {_named(layers[row])}, "
+                f"{behind.max() / middle[row]:,.0f} times less than behind it."
+            )
+            return Verdict("vanishing", layers[row], text)
+    return None
+
+
+def _named(layer: str) -> str:
+    return layer or "the net itself"

@@ -1,0 +1,23 @@
+"""What a map of layers and steps can show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """Its name in the list, its title, what the numbers are, and what is said of a layer that has none."""
+
+    name: str
+    title: str
+    note: str
+    absent: str
+
+
+QUANTITIES = {
+    "gradient": Quantity("Gradient", "Gradient norm per layer", "log scale", "no gradient"),
+    "weight": Quantity("Weight", "Weight norm per layer", "log scale", "no weights"),
+    "update": Quantity("Update", "Update / weight per layer", "log scale; about 1e\u22123 is usual", "no update"),
+    "dead": Quantity("Dead", "Dead units per layer", "share of units that were 0 for a whole batch", "not met"),
+}

@@ -1,0 +1,73 @@
+"""The map of layers and steps shows what was chosen, and names what goes wrong."""
+
+import pytest
+from PySide6.QtCore import Qt
+
+from app.training.events import GradientNorms, LayerFigures, Started, StepDone
+from app.training.history import History
+from app.views.training.curves import Curves
+from tests.training_jobs import SMALL_NET
+
+
+@pytest.fixture
+def history() -> History:
+    history = History()
+    history.add(Started("cpu", None, 1, 64, 20, 0, 10, ("linear1", "linear2"), 64, 0))
+    for step in range(1, 21):
+        history.add(StepDone(1, step, 1.0, 64, step / 10))
+        history.add(GradientNorms(step, history.layers, (1e-9 if step > 10 else 0.1, 1.0)))
+    for step, dead in ((1, 0.0), (10, 0.25), (20, 0.5)):
+        history.add(LayerFigures(step, history.layers, (2.0, 4.0), (1e-3, 1e-2), ("act1",), (dead,)))
+    return history
+
+
+@pytest.fixture
+def shown(qtbot, history) -> Curves:
+    curves = Curves()
+    qtbot.addWidget(curves)
+    curves.resize(1400, 310)
+    curves.set_history(history, SMALL_NET)
+    curves.show()
+    qtbot.waitExposed(curves)
+    return curves
+
+
+def test_the_quantity_is_chosen_in_the_list_by_keys(qtbot, shown):
+    chart = shown.gradients
+    assert chart.layers == ("linear1", "linear2") and chart.heading.texts[0] == "Gradient norm per layer"
+    chart.choice.setFocus()
+    for _ in range(3):
+        qtbot.keyClick(chart.choice, Qt.Key.Key_Down)
+    assert chart.quantity == "dead" and chart.layers == ("act1",)
+    assert chart.heading.texts[0] == "Dead units per layer" and chart._ramp.accessibleName() == "0 % to 100 %"
+
+
+def test_each_quantity_tells_its_figures_at_the_cursor(shown):
+    chart = shown.gradients
+    for key, row, at, text in (
+        ("weight", 1, 19, "4.00"), ("update", 0, 19, "0.00100"), ("dead", 0, 12, "25 %"),
+    ):  # fmt: skip
+        chart.set_quantity(key)
+        chart._hovered = row
+        assert chart.rows(at)[0][2] == text
+    assert chart.note_at(12) == "measured at 10"
+
+
+def test_the_layer_whose_gradient_vanishes_is_named_in_words(shown, history):
+    words = shown.gradients.words
+    assert words.isVisible() and "vanishes" in words.toolTip() and "linear1" in words.toolTip()
+    for step in range(21, 40):
+        history.add(StepDone(1, step, 1.0, 64, step / 10))
+        history.add(GradientNorms(step, history.layers, (0.1, 1.0)))
+    shown.redraw()
+    assert not words.isVisible()
+
+
+def test_a_run_without_looks_shows_an_empty_map(qtbot):
+    curves, history = Curves(), History()
+    qtbot.addWidget(curves)
+    history.add(Started("cpu", None, 1, 64, 20, 0, 10, ("a",), 64, 0))
+    curves.set_history(history, SMALL_NET)
+    for key in ("weight", "update", "dead"):
+        curves.gradients.set_quantity(key)
+        assert curves.gradients.bounds is None
