@@ -98,10 +98,6 @@ class TrainingThread(QThread):
         """End after the step under way; Finished follows."""
         self.control.stop()
 
-    def set_rate(self, rate: float) -> None:
-        """Set the learning rate after the step under way."""
-        self.control.set_rate(rate)
-
     def stop_and_wait(self, milliseconds: int = 30_000) -> bool:
         """Stop, and wait for the thread; True if it has ended. For closing the window."""
         self.control.stop()

@@ -33,6 +33,7 @@ from app.training.events import (
     StepDone,
 )
 from app.training.loop import train
+from app.training.orders import SetRate
 from tests.training_jobs import SETTINGS, SMALL_NET, job, losses, net
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -119,7 +120,7 @@ def test_hands_reach_it(tmp_path):
             after = control.weights(timeout=60)
             with pytest.raises(child.Elsewhere):
                 control.call(lambda live: live.step).result()
-            control.set_rate(0.25)
+            assert control.call(SetRate(0.25)).result(60) == 0.001
             control.resume()
         elif isinstance(event, StepDone) and event.step >= 4 and not control.stopping:
             control.stop()

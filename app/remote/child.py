@@ -11,16 +11,19 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from dataclasses import is_dataclass
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
 
 from app import layer_files
 from app.remote import process
 from app.remote.place import OWN_PROCESS, Place
-from app.remote.values import encode
+from app.remote.values import decode, encode
 from app.remote.wire import Broken, Pipe, unpacked
 from app.source import Source
+from app.training import orders
 from app.training.control import Control, NoWeights, Result, RunEnded
 from app.training.events import Event, Failed, Finished, Paused, Resumed, Saved, Started
 from app.training.job import Job
@@ -40,10 +43,10 @@ STOP = 20.0  # seconds that a step under way may take after a stop
 
 
 class Elsewhere(RunEnded):
-    """Work was handed to a run in another process, where only its weights can be asked for."""
+    """Work was handed to a run in another process that cannot be sent there."""
 
     def __init__(self) -> None:
-        super().__init__("This run has a process of its own, where its weights alone can be asked for.")
+        super().__init__("This run has a process of its own, where that cannot be looked at.")
 
 
 class ChildControl(Control):
@@ -52,7 +55,7 @@ class ChildControl(Control):
     def __init__(self) -> None:
         self._pipe: Pipe | None = None
         self._folder: Path | None = None
-        self._asked: dict[int, Future[None]] = {}
+        self._asked: dict[int, Future[Any]] = {}
         self._numbers = itertools.count()
         self._points = WatchPoints()
         self._unsent: list[tuple[Any, ...]] = []
@@ -76,9 +79,6 @@ class ChildControl(Control):
         self.stopped_at = self.stopped_at or monotonic()
         self._say("stop")
 
-    def set_rate(self, rate: float) -> None:
-        self._say("rate", rate)
-
     @property
     def watch(self) -> WatchPoints:
         return self._points
@@ -89,31 +89,39 @@ class ChildControl(Control):
         self._say("watch", encode(points))
 
     def call(self, function: Callable[[Live], T]) -> Future[T]:
-        """No function goes through a pipe: the future gets Elsewhere."""
-        future: Future[T] = Future()
-        future.set_exception(Elsewhere())
-        return future
+        """An order of `app.training.orders` goes through the pipe; for any other function the future gets Elsewhere."""
+        if not (type(function).__module__ == orders.__name__ and is_dataclass(function)):
+            future: Future[T] = Future()
+            future.set_exception(Elsewhere())
+            return future
+        return self._ask("order", encode(function))
 
     def weights(self, timeout: float | None = None) -> dict[str, Tensor]:
-        with self._condition:
-            asked = self._result is None and self._pipe is not None
-            if asked:
-                number, future = next(self._numbers), Future[None]()
-                self._asked[number] = future
-        if asked:
-            assert self._folder is not None
-            path = self._folder / f"weights-{number}.pt"
-            self._say("weights", number, str(path))
+        if self._result is None and self._folder is not None:
+            path = self._folder / f"weights-{uuid4().hex}.pt"
             try:
-                future.result(timeout)
+                self._ask("weights", str(path)).result(timeout)
                 return loaded(path)
-            except RunEnded:
-                pass  # it ended between the question and the answer
+            except RunEnded:  # between the question and the answer; what it leaves is on its way
+                with self._condition:
+                    self._condition.wait_for(lambda: self._result is not None, timeout)
             finally:
                 path.unlink(missing_ok=True)
         if self._result is None or self._result.state_dict is None:
             raise NoWeights("The run has no weights to give: it has not begun, or its process is gone.")
         return self._result.state_dict
+
+    def _ask(self, kind: str, what: Any) -> Future[Any]:
+        """Say something that is answered."""
+        future: Future[Any] = Future()
+        with self._condition:
+            if self._result is not None:
+                future.set_exception(RunEnded("The run has ended; its weights are in `Control.result`."))
+                return future
+            number = next(self._numbers)
+            self._asked[number] = future
+        self._say(kind, number, what)
+        return future
 
     # What follows is for `train` alone.
 
@@ -125,11 +133,14 @@ class ChildControl(Control):
         for words in unsent:
             self._say(*words)
 
-    def answered(self, number: int, problem: str) -> None:
-        """The weights of a question are written, or are not to be had."""
+    def answered(self, number: int, value: Any, problem: str, ended: bool) -> None:
+        """What came of an order, or why nothing did."""
         with self._condition:
             future = self._asked.pop(number)
-        future.set_exception(NoWeights(problem)) if problem else future.set_result(None)
+        if problem:
+            future.set_exception(RunEnded(problem) if ended else RuntimeError(problem))
+        else:
+            future.set_result(decode(value))
 
     def ended(self, result: Result) -> None:
         """Keep what is left, and answer those who still wait."""
@@ -138,6 +149,7 @@ class ChildControl(Control):
                 self._result = result
             self._pipe = None
             waiting, self._asked = list(self._asked.values()), {}
+            self._condition.notify_all()
         for future in waiting:
             future.set_exception(RunEnded("The run has ended."))
 
@@ -238,10 +250,12 @@ class _Child:
     def _read(self, pipe: Pipe) -> None:
         try:
             for frame in pipe.frames():
-                if frame[0] == "weights":  # who asked may be who is to ask for the next event
+                if frame[0] == "answer":  # who asked may be who is to ask for the next event
                     self.control.answered(*frame[1:])
-                else:
-                    self._heard.put(frame)
+                    continue
+                if frame[0] == "result":
+                    self._hand_over(*frame[1:])
+                self._heard.put(frame)
         except (OSError, ValueError, Broken):
             return  # the end of it, as if it had come in good order; who listens looks at the process
         finally:
@@ -270,9 +284,8 @@ class _Child:
             kind, *values = frame
             if kind == "events":
                 yield from unpacked(values[0])
-            elif kind == "result":
-                self._hand_over(*values)
-                return
+            else:
+                return  # the result, which is handed over already
             self._look_at_stop()
 
     def _look_at_stop(self) -> None:

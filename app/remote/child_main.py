@@ -7,19 +7,23 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.remote.process import die_with_parent
-from app.remote.values import decode
+from app.remote.values import decode, encode
 from app.remote.wire import Broken, Pipe, packed
 from app.telemetry.ring import Ring
-from app.training.control import Control, NoWeights
+from app.training.control import Control, RunEnded
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from app.training.events import Event
+    from app.training.live import Live
 
 EVERY = 0.05  # seconds between two batches of events
 LEFT_ALONE = 10.0  # seconds that a run may take to end when nobody listens any more
@@ -77,13 +81,12 @@ def _listen(frames: Any, control: Control, pipe: Pipe) -> None:
         for kind, *values in frames:
             if kind in plain:
                 plain[kind]()
-            elif kind == "rate":
-                control.set_rate(*values)
             elif kind == "watch":
                 control.watch = decode(values[0])
-            elif kind == "weights":
-                # In a thread of its own: the step under way may take long, and a stop must not wait for it.
-                threading.Thread(target=_send_weights, args=(control, pipe, *values), daemon=True).start()
+            else:
+                number, what = values
+                order = _WriteWeights(what) if kind == "weights" else decode(what)
+                control.call(order).add_done_callback(partial(_answer, pipe, number))
     except (OSError, Broken):
         pass
     control.stop()
@@ -92,13 +95,21 @@ def _listen(frames: Any, control: Control, pipe: Pipe) -> None:
     timer.start()
 
 
-def _send_weights(control: Control, pipe: Pipe, number: int, path: str) -> None:
-    try:
-        _write(control.weights(), path)
-        problem = ""
-    except (NoWeights, OSError, RuntimeError) as error:
-        problem = str(error)
-    pipe.send("weights", number, problem)
+@dataclass(frozen=True)
+class _WriteWeights:
+    """Leave a copy of the weights in a file."""
+
+    path: str
+
+    def __call__(self, live: Live) -> None:
+        _write(live.weights(), self.path)
+
+
+def _answer(pipe: Pipe, number: int, done: Future[Any]) -> None:
+    error = done.exception()
+    problem = "" if error is None else str(error) or type(error).__name__
+    value = encode(done.result()) if error is None else None
+    pipe.send("answer", number, value, problem, isinstance(error, RunEnded))
 
 
 def _write(weights: dict[str, Tensor], path: str) -> None:

@@ -12,7 +12,7 @@ from app.data import config as data_config
 from app.frozen import FrozenMap
 from app.telemetry import histogram
 from app.training import config as training_config
-from app.training import events, job, watch_points
+from app.training import events, job, orders, watch_points
 
 _PLAIN = (bool, int, float, str, bytes, type(None))
 
@@ -26,7 +26,7 @@ def _classes(*modules: ModuleType) -> dict[str, type]:
 
 
 CLASSES = _classes(
-    layer_files, source, data_config, training_config, events, job, watch_points, histogram
+    layer_files, source, data_config, training_config, events, job, orders, watch_points, histogram
 )  # fmt: skip
 
 

@@ -93,10 +93,6 @@ class Control:
             self._stopping = True
             self._changed()
 
-    def set_rate(self, rate: float) -> None:
-        """Set the learning rate after the step under way; those of all groups, and the schedule's, in proportion."""
-        self.call(lambda live: live.stepper.set_rate(rate))
-
     def call(self, function: Callable[[Live], T]) -> Future[T]:
         """Run `function(live)` on the loop's thread between two steps, at once if the run stands.
 
