@@ -12,6 +12,7 @@ from app.builder import tidy
 from app.resources import path as resource_path
 from app.views import icons
 from app.views.actions import Actions
+from app.views.trial_control import TrialControl
 from app.views.widgets.button import Button
 from app.views.widgets.painting import Glyph, label
 
@@ -213,6 +214,13 @@ def _run(window: MainWindow, actions: Actions) -> None:
     actions.add(menu, "pause", "&Pause", control.pause, "F6", "pause")
     actions.add(menu, "step", "&Step one batch", control.step, "F7", "step")
     actions.add(menu, "stop", "S&top", control.stop, "F8", "stop")
+    menu.addSeparator()
+    trial = TrialControl(window)
+    actions.add(menu, "set-rate", "Set the &learning rate", trial.show_rate, "Ctrl+Shift+L", "curves",
+                "Of the run that goes on, or of the next")  # fmt: skip
+    actions.add(menu, "find-rate", "&Find a learning rate…", trial.find_rate)
+    actions.add(menu, "dry-run", "&Dry run on made data", trial.dry_run, "Shift+F5")
+    actions.add(menu, "overfit", "Learn &one batch by heart", trial.overfit)
     menu.addSeparator()
     actions.add(menu, "forget-weights", "Start from ran&dom weights", window.weights_control.forget).setEnabled(False)
 

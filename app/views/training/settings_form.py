@@ -26,10 +26,11 @@ from app.views.training.data_section import DataSection
 from app.views.training.folding import Folding
 from app.views.training.groups_section import GroupsSection
 from app.views.training.knob_section import KnobSection
+from app.views.training.live_rate import LiveRate
 from app.views.training.path_list import PathList
 from app.views.training.paths import layers_of
 from app.views.training.schedule_section import ScheduleSection, length_of
-from app.views.widgets import Banner, ChoiceField
+from app.views.widgets import Banner, Button, ChoiceField
 from app.views.widgets.painting import label
 
 if TYPE_CHECKING:
@@ -98,16 +99,18 @@ class SpeedSection(KnobSection):
 class TrainingForm(QWidget):
     """What decides a run. Every edit is one undo step of the project, or one for a visit to a field.
 
-    `download_requested(source)` asks for data that are not on this machine.
+    `download_requested(source)` asks for data that are not on this machine, `asked(key)` for a command of the window.
     """
 
     download_requested = Signal(str)
+    asked = Signal(str)
 
     def __init__(self, document: Document, background: Background, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._document = document
         reason = "It keeps the values it was started with, so that it can be repeated. Edits here are for the next run."
         self.running = Banner("info", "A run goes on", reason)
+        self.live_rate = LiveRate()
         self._banner = QWidget()
         self.data = DataSection()
         self.run = RunSection()
@@ -145,6 +148,12 @@ class TrainingForm(QWidget):
         self.optimizer.chosen.connect(lambda choice, merge: self._set_training("optimizer", choice, merge))
         self.loss.chosen.connect(lambda choice, merge: self._set_training("loss", choice, merge))
         self.schedule.made.connect(lambda value, words, merge: self._apply("schedule", value, words, merge))
+        for section, text, key in (
+            (self.run, "Dry run on made data", "dry-run"), (self.optimizer, "Find a learning rate…", "find-rate")
+        ):  # fmt: skip
+            link = Button(text, "link")
+            link.clicked.connect(lambda _on=False, key=key: self.asked.emit(key))
+            section.body_layout.addWidget(link, 0, Qt.AlignmentFlag.AlignLeft)
         self.groups.made.connect(lambda value, words, merge: self._apply("groups", value, words, merge))
         for section in self.knobs:
             section.edited.connect(self._set_training)
@@ -160,7 +169,7 @@ class TrainingForm(QWidget):
         banner = QVBoxLayout(self._banner)
         banner.setContentsMargins(12, 8, 12, 8)
         banner.addWidget(self.running)
-        self.running.closed.connect(self._banner.hide)
+        banner.addWidget(self.live_rate)
         self._banner.hide()
         column.addWidget(self._banner)
         for part in (self.data, *self.sections):
@@ -205,8 +214,21 @@ class TrainingForm(QWidget):
 
     def set_running(self, running: bool) -> None:
         """Say that a run keeps its values. The fields stay open: what they hold is for the next run."""
+        if running:
+            self.live_rate.begin()
         self.running.setVisible(running)
         self._banner.setVisible(running)
+
+    def focus_rate(self) -> None:
+        """Put the caret into the learning rate: of the run that goes on, or the optimizer's for the next."""
+        if self.live_rate.isVisible():
+            self.area.ensureWidgetVisible(self.live_rate)
+            self.live_rate.focus()
+        elif self.optimizer.form is not None and "lr" in self.optimizer.form.rows:
+            self.optimizer.set_open(True)
+            editor = self.optimizer.form.editor("lr")
+            self.area.ensureWidgetVisible(editor)
+            editor.setFocus(Qt.FocusReason.ShortcutFocusReason)
 
     def _put_device(self, field: DeviceField) -> None:
         self.device = field

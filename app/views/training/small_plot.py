@@ -28,7 +28,7 @@ class Line:
 
 
 class SmallPlot(QWidget):
-    """Curves between their least and greatest value; the pointer reads them. `picked(x)` tells of a click."""
+    """Curves between the least and the greatest value of the last; the pointer reads that. `picked(x)` is a click."""
 
     picked = Signal(float)
 
@@ -67,9 +67,8 @@ class SmallPlot(QWidget):
         self.update()
 
     def _range(self) -> tuple[float, float]:
-        values = [np.asarray(line.y, float) for line in self._lines]
-        finite = np.concatenate(values or [np.empty(0)])
-        finite = finite[np.isfinite(finite)]
+        values = np.asarray(self._lines[-1].y if self._lines else (), float)
+        finite = values[np.isfinite(values)]
         return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
 
     def _area(self) -> QRectF:
@@ -94,8 +93,10 @@ class SmallPlot(QWidget):
                 painter.setPen(QPen(now.color(token), 1.5))
                 at = float(self._places(np.asarray([place]))[0])
                 painter.drawLine(QPointF(at, area.top()), QPointF(at, area.bottom()))
+            painter.setClipRect(area)
             for line in self._lines:
                 self._paint_line(painter, area, line, now.series[0])
+            painter.setClipping(False)
             self._paint_words(painter, area)
         painter.end()
 

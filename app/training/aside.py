@@ -1,0 +1,53 @@
+"""Trying something beside a run: a net and an optimizer of its own, and nobody else's random numbers touched."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from app.rng import borrowed
+from app.training.job import Job
+from app.training.metrics import Task
+from app.training.start import initial_module
+from app.training.stepper import Stepper
+
+if TYPE_CHECKING:
+    from app.data.sources import DataInfo
+
+
+@contextmanager
+def aside(seed: int) -> Iterator[None]:
+    """Hold the generators of torch, Python and NumPy, seeded with `seed`, and put them back as they were.
+
+    A run under way waits as long, so this is for one step at a time.
+    """
+    import numpy as np
+
+    with borrowed(seed):
+        plain, array = random.getstate(), np.random.get_state()
+        try:
+            random.seed(seed)
+            np.random.seed(seed % 2**32)
+            yield
+        finally:
+            random.setstate(plain)
+            np.random.set_state(array)
+
+
+def stepper_of(job: Job, info: DataInfo, device: str) -> Stepper:
+    """What a run of `job` begins with, made with the seed of the job. Call it within `aside`."""
+    import torch
+
+    from app.data.splits import balanced_weights
+
+    training = job.training
+    task = Task(training.loss.name, len(info.classes), info.task, info.labels_per_sample)
+    model = initial_module(job.source, training.start).to(device)
+    if training.channels_last:
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    stepper = Stepper(model, training, task, device)
+    if job.data.class_weights and info.class_counts:
+        stepper.loss.weight = balanced_weights(torch.tensor(info.class_counts)).to(device)
+    return stepper

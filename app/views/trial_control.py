@@ -1,0 +1,109 @@
+"""Trying before a run: find a learning rate, a dry run on made data, and learning one batch by heart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, Qt
+
+from app import preflight
+from app.background import Failure
+from app.training.events import Failed
+from app.training.job import Job
+from app.views.errand import Errand
+
+if TYPE_CHECKING:
+    from app.training.dry_run import DryRun
+    from app.views.dialogs.find_rate import FindRateDialog
+    from app.views.main_window import MainWindow
+
+
+def _tried(job: Job) -> DryRun | Failed:
+    from app.training.dry_run import dry_run
+
+    return dry_run(job)
+
+
+class TrialControl(QObject):
+    """The commands of the Run menu that start no run."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        self._errand: Errand | None = None
+
+    def _job(self, what: str) -> Job | None:
+        """What a run would be started with; None, and words, where none can be."""
+        window = self._window
+        blocked = window.run_control.blocked
+        if window.session.active:
+            blocked = "A run goes on. Stop it first: the two would slow each other and share the memory"
+        if blocked or window.live.analysis is None:
+            window.refuse(f"{what} has to wait", f"{blocked}.")
+            return None
+        return preflight.job(window.document.project, window.live.analysis, str(window.settings.data_folder))
+
+    def find_rate(self) -> FindRateDialog | None:
+        """Ask how far the learning rate shall go, and try."""
+        from app.views.dialogs.find_rate import FindRateDialog
+
+        job = self._job("The range test")
+        if job is None:
+            return None
+        dialog = FindRateDialog(job, self._window)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.chosen.connect(self.use_rate)
+        dialog.open()
+        return dialog
+
+    def use_rate(self, rate: float) -> None:
+        """Make a rate the optimizer's, as one undo step."""
+        document = self._window.document
+        training = document.project.training
+        choice = replace(training.optimizer, params=training.optimizer.params.set("lr", rate))
+        training = replace(training, optimizer=choice)
+        document.apply(f"Set lr to {rate:g}", replace(document.project, training=training))
+
+    def dry_run(self) -> None:
+        """Two steps and a batch of validation on made data, on a thread of its own."""
+        job = self._job("The dry run")
+        if job is None or self._errand is not None:
+            return
+        self._window.say("Dry run", "Two steps on made data…")
+        self._errand = Errand(lambda _tell: _tried(job))
+        self._errand.ended.connect(self._ended, Qt.ConnectionType.QueuedConnection)
+        self._errand.begin()
+
+    def _ended(self, answer: DryRun | Failed | Failure) -> None:
+        from app.views.dialogs.dry_run import DryRunDialog
+
+        self._errand = None
+        window = self._window
+        window.toasts.clear()
+        if isinstance(answer, Failure):
+            window.show_details("The dry run stopped", str(answer.error), answer.traceback)
+        elif isinstance(answer, Failed):
+            window.show_failure(answer)
+        else:
+            dialog = DryRunDialog(answer, window)
+            dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+            dialog.open()
+
+    def overfit(self) -> None:
+        """Have the next run learn one batch by heart, or the whole data again."""
+        document = self._window.document
+        training = document.project.training
+        on = not training.one_batch
+        words = "Learn one batch" if on else "Learn all batches"
+        document.apply(words, replace(document.project, training=replace(training, one_batch=on)))
+        told = "The next run sees one batch alone: its loss should fall to almost nothing." if on else ""
+        self._window.say(words, told or "The next run sees all training samples.")
+
+    def show_rate(self) -> None:
+        """Put the caret into the learning rate: of the run that goes on, or the optimizer's."""
+        window = self._window
+        window.furnish()
+        window.right.show()
+        window.right.pane.show_page("training")
+        window.training_form.focus_rate()
