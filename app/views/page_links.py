@@ -63,6 +63,8 @@ class PageLinks(QObject):
         window.curves.layerHovered.connect(window.network_selection.hover)
         window.training_form.set_data_root(window.settings.data_folder)
         window.training_form.download_requested.connect(self._download)
+        window.training_form.asked.connect(lambda key: window.actions_by_key[key].trigger())
+        window.training_form.data.facts_changed.connect(window.live.refresh)
 
     def _torch_loaded(self, torch: Torch) -> None:
         self._window.training_form.set_devices(torch.devices)
@@ -118,6 +120,7 @@ class PageLinks(QObject):
         window.runs.runRequested.connect(control.run)
         window.runs.runChosen.connect(window.curves.set_run)
         window.runs.set_session(session)
+        window.training_form.live_rate.wanted.connect(control.set_rate)
         window.overlay.changed.connect(self._paint_gradients)
         control.started.connect(self._run_started)
         control.moved_on.connect(self._moved_on)
@@ -163,6 +166,9 @@ class PageLinks(QObject):
         if session.current is None:
             return
         window.curves.refresh()
+        rates = session.current.history.steps["rate"]
+        if len(rates):
+            window.training_form.live_rate.show_rate(float(rates[-1]))
         window.runs.refresh()
         now = time.monotonic()
         if now - self._painted > STRIPS or not session.active:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from app.project import Project
 from app.settings import Settings
 from app.views.live import Live
 from app.views.training.session import Run, RunSession
+from app.training.orders import SetRate
 
 if TYPE_CHECKING:
     from app.training.events import Failed, Finished
@@ -102,6 +104,19 @@ class RunControl(QObject):
     def unchanged(self, run: Run, sheet: str = "") -> frozenset[str]:
         """The nodes of a sheet of the open drawing, "" for the network's, that are as they were when the run began."""
         then, now = self._drawn.get(run.number), self._document.project
+    def set_rate(self, rate: float) -> None:
+        """Let the run under way go on with another learning rate."""
+        if self._session.thread is None or not self._session.active:
+            self.refused.emit("No run goes on", "The rate of the next run is the optimizer's lr, under Training.")
+            return
+        asked = self._session.thread.run_between_steps(SetRate(rate))
+        asked.add_done_callback(self._rate_answered)
+
+    def _rate_answered(self, asked: Future[float]) -> None:
+        """On the thread of the run."""
+        if not asked.cancelled() and (error := asked.exception()) is not None:
+            self.refused.emit("The learning rate is as it was", str(error))
+
         before = _sheet(then, sheet) if then is not None else None
         after = _sheet(now, sheet)
         if then is None or before is None or after is None:
