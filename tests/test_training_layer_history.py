@@ -51,7 +51,7 @@ def test_a_run_that_goes_on_from_a_checkpoint_lets_go_of_what_came_after_it():
     for step in (3, 6):
         history.add(LayerFigures(step, ("a",), (1.0,), (0.1,), ("act",), (0.0,)))
         history.add(Histograms(step, "weights", (histogram(0.0, 1.0),)))
-    history.add(Looking(6, 0.01, 1.0))
+    history.add(Looking(6, 6, 0.01, 1.0))
     assert history.looking is not None and history.looking.spent == 0.01
     history.add(Started("cpu", None, 1, 64, 9, 0, 10, ("a",), 64, 0, 4))
     assert all(table.steps.tolist() == [3] for table in history.seen.tables.values())

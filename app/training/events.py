@@ -78,9 +78,12 @@ class Histograms:
 
 @dataclass(frozen=True, slots=True)
 class Looking:
-    """What measuring has cost: `spent` seconds of the `seconds` of the run; the window's drawing is not in it."""
+    """What measuring has cost since the run began or went on: `spent` of `seconds`, over `steps`. The window's drawing
+    is not in it.
+    """
 
     step: int
+    steps: int
     spent: float
     seconds: float
 
@@ -177,7 +180,7 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """`note` says why a run was done before its last epoch, `looking` how many of the seconds measuring took."""
+    """`note` says why a run was done before its last epoch, `looking` is the share of the time that measuring took."""
 
     reason: Literal["done", "stopped"]
     epoch: int

@@ -118,8 +118,9 @@ class _Run:
             yield from self._save(checkpoint.LAST)
             yield from self.saved()
         done = not self.control.stopping
-        spent = self._watcher.seconds if self._watcher else 0.0
-        yield Finished("done" if done else "stopped", self.at.epoch, self.at.step, self._seconds(), self._note, spent)
+        seconds = self._seconds()
+        share = self._watching.share(seconds)
+        yield Finished("done" if done else "stopped", self.at.epoch, self.at.step, seconds, self._note, share)
 
     def hand_over(self, ending: Ending) -> None:
         """Leave the weights with the control, once."""
@@ -144,6 +145,7 @@ class _Run:
         self._watcher = Watcher(self.live, self.job.source, self.control)
         if resume is not None:
             self._restore(resume)
+        self._watcher.began = (self.at.step, self.at.seconds)
         self.control.attach(self.live)
         return Started(
             device,

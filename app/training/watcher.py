@@ -49,6 +49,11 @@ class Watcher:
         self._measures = bool(self.sampler.layers)
         self.look_due = self._measures
         self.flush_due = 0.0
+        self.began = (0, 0.0)  # the step and second that the run goes on from
+
+    def share(self, seconds: float) -> float:
+        """How much of the time up to a second of the run measuring took, 0 to 1."""
+        return self.seconds / max(seconds - self.began[1], 1e-9)
 
     @property
     def seconds(self) -> float:
@@ -144,7 +149,7 @@ class Watcher:
             r = memory.read(self._live.device)
         self._memory_meter.rest()
         yield MemorySample(step, seconds, r.scope, r.allocated, r.reserved, r.peak, r.resident)
-        yield Looking(step, self.seconds, seconds)
+        yield Looking(step, step - self.began[0], self.seconds, seconds - self.began[1])
         found += [(step, each, None) for each in memory_above(self._control.watch, r.allocated or r.resident)]
 
     def clear(self) -> None:

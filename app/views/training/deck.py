@@ -117,6 +117,10 @@ class Deck(QWidget):
         if self._session is not None and (now - self._shown_at >= READABLE or self._state != "running"):
             self._shown_at = now
             self.show_progress(self._session.progress())
+            looked = self._session.history.looking if self._session.history else None
+            words = figures.looking(looked.spent, looked.seconds, looked.steps) if looked else ""
+            if words != self.counter.toolTip():
+                self.counter.setToolTip(words)
 
     def show_progress(self, progress: Progress | None) -> None:
         """The figures of the counter; None before there are any. The time left is an estimate, and says so."""

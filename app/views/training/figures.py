@@ -56,6 +56,16 @@ def percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.2f}"
 
 
+def looking(spent: float, seconds: float, steps: int) -> str:
+    """What measuring costs a run.
+
+    >>> looking(0.02, 1.0, 1000)
+    'Measuring takes 0.020 ms a step, 2.00 % of the time.'
+    """
+    a_step = 1000 * spent / max(steps, 1)
+    return f"Measuring takes {a_step:.3f} ms a step, {percent(spent / max(seconds, 1e-9))} % of the time."
+
+
 def mebibytes(size: float | None) -> str:
     """
     >>> mebibytes(21_286_912), mebibytes(2 * 1024**3)

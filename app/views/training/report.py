@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.training.events import EpochDone, Event, Failed, Finished, Paused, RateSet, Resumed, Saved, Skipped, Started
+from app.training.events import Caught, EpochDone, Event, Failed, Finished, Paused, RateSet, Resumed, Saved, Skipped, Started
 from app.training.scores import SCORES
 from app.views.training import figures
 
@@ -32,7 +32,10 @@ def lines_of(event: Event, epochs: int = 0) -> list[Line]:
         case Finished():
             word, tone = ("Done", "run") if event.reason == "done" else ("Stopped", "text")
             spent = f"{event.seconds:.1f} s" if event.seconds < 120 else figures.duration(event.seconds)
-            return [Line(f"{word} after {figures.count(event.steps)} steps, {spent}.", tone)]
+            looking = f" Measuring took {figures.percent(event.looking)} % of it." if event.looking else ""
+            return [Line(f"{word} after {figures.count(event.steps)} steps, {spent}.{looking}", tone)]
+        case Caught():
+            return [Line(event.message, "warn")]
         case Failed():
             return [Line(_sentences(event.message, event.cure), "error", event.traceback.rstrip())]
         case RateSet():
