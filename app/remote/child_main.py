@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from app.remote.process import die_with_parent
 from app.remote.values import decode, encode
-from app.remote.wire import Broken, Pipe, packed
+from app.remote.wire import Broken, Mark, Pipe, packed
 from app.telemetry.ring import Ring
 from app.training.control import Control, RunEnded
+from app.training.events import Event, StepDone
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from app.training.events import Event
     from app.training.live import Live
 
 EVERY = 0.05  # seconds between two batches of events
@@ -44,13 +44,15 @@ def main() -> None:
     control = Control()
     listener = threading.Thread(target=_listen, args=(frames, control, pipe), name="commands", daemon=True)
     listener.start()
-    outbox = _Outbox(pipe)
+    outbox, mark = _Outbox(pipe), Mark(Path(options["mark"]))
 
     from app.training.loop import train
 
     folder, resume = (Path(path) if path else None for path in (options["folder"], options["resume"]))
     for event in train(job, control, threads=options["threads"], folder=folder, resume=resume):
         outbox.put(event)
+        if type(event) is StepDone:
+            mark.set(event.epoch, event.step)
     outbox.close()
     result = control.result
     assert result is not None

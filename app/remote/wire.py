@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import mmap
 import struct
 import threading
 from collections.abc import Iterator
 from itertools import groupby
+from pathlib import Path
 from typing import IO, Any
 
 import msgspec
@@ -60,6 +62,27 @@ class Pipe:
             except OSError:
                 # It wants to write what nobody reads any more.
                 return
+
+
+class Mark:
+    """Epoch and step in a file that two processes look at: where a run stood is known even when it is gone at once."""
+
+    _PAIR = struct.Struct("<qq")
+
+    def __init__(self, path: Path) -> None:
+        with path.open("r+b" if path.exists() else "w+b") as file:
+            file.truncate(self._PAIR.size)
+            self._memory = mmap.mmap(file.fileno(), self._PAIR.size)
+
+    def set(self, epoch: int, step: int) -> None:
+        self._PAIR.pack_into(self._memory, 0, epoch, step)
+
+    def get(self) -> tuple[int, int]:
+        epoch, step = self._PAIR.unpack_from(self._memory)
+        return epoch, step
+
+    def close(self) -> None:
+        self._memory.close()
 
 
 def packed(events: list[Event]) -> list[Any]:
