@@ -113,6 +113,30 @@ class Settings:
         self._store.setValue("files/library_folder", str(value))
 
     @property
+    def runs_folder(self) -> Path:
+        """Where runs are kept of projects that have no file, or whose folder cannot be written."""
+        data = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.GenericDataLocation)
+        return Path(data) / "Tapedeck" / "runs"
+
+    @property
+    def event_files(self) -> bool:
+        """Whether a run also writes TensorBoard event files."""
+        return str(self._store.value("runs/event_files", "false")).lower() == "true"
+
+    @event_files.setter
+    def event_files(self, value: bool) -> None:
+        self._store.setValue("runs/event_files", "true" if value else "false")
+
+    @property
+    def watch_points(self) -> str:
+        """Where runs pause by themselves, as text (see `app.training.watch_points`)."""
+        return str(self._store.value("runs/watch_points", ""))
+
+    @watch_points.setter
+    def watch_points(self, value: str) -> None:
+        self._store.setValue("runs/watch_points", value)
+
+    @property
     def export_folder(self) -> Path:
         """Where something was exported last; the home folder at first, or when that folder has gone."""
         kept = self._path("files/export_folder")

@@ -62,7 +62,7 @@ def test_the_keys_of_each_state(deck, state, keys):
 
 
 def test_every_state_of_a_run_has_a_look_and_a_name():
-    assert set(STATES) == set(LOOKS) - {"idle"}
+    assert set(STATES) - {"interrupted"} == set(LOOKS) - {"idle"}
 
 
 @pytest.mark.parametrize("name", ["run", "pause", "step", "stop"])

@@ -102,6 +102,7 @@ class Recorder:
 
     def _go_on(self, there: GoingOn) -> None:
         folder = self.kept.folder
+        project_file.write(self._project, folder / store.PROJECT)  # its epochs may be more than before
         for name in (store.STEPS, store.MEMORY, store.GRADIENTS):
             tables.keep(folder / name, lambda columns: columns["step"] <= there.step)
         tables.keep(folder / store.EPOCHS, lambda columns: columns["epoch"] <= there.epochs)
@@ -175,9 +176,12 @@ class Recorder:
 
     def _append(self, events: list[Event]) -> None:
         folder = self.kept.folder
-        for name, columns, kind in (
-            (store.STEPS, _STEPS, StepDone), (store.EPOCHS, _EPOCHS, EpochDone), (store.MEMORY, _MEMORY, MemorySample)
-        ):  # fmt: skip
+        for event in events:
+            if isinstance(event, EpochDone):
+                metrics = dict(event.metrics)
+                row = [*(getattr(event, column) for column in _EPOCHS), *metrics.values()]
+                tables.append(folder / store.EPOCHS, (*_EPOCHS, *metrics), [row])
+        for name, columns, kind in ((store.STEPS, _STEPS, StepDone), (store.MEMORY, _MEMORY, MemorySample)):
             rows = [[getattr(event, column) for column in columns] for event in events if isinstance(event, kind)]
             if rows:
                 tables.append(folder / name, columns, rows)

@@ -108,5 +108,7 @@ def _exporting(window: MainWindow) -> None:
 
 def _links(window: MainWindow) -> None:
     from app.views.page_links import PageLinks
+    from app.views.runs_control import RunsControl
 
     window.page_links = PageLinks(window)
+    window.runs_control = RunsControl(window)

@@ -181,6 +181,8 @@ class Links(QObject):
         window = self._window
         window.files.refused.connect(window.refuse)
         window.files.saved.connect(lambda path: window.say(f"Saved {path.name}", str(path.parent)))
+        window.runs_keeper.said.connect(window.say)
+        window.runs_keeper.refused.connect(window.refuse)
         window.run_control.said.connect(window.say)
         window.run_control.refused.connect(window.refuse)
         window.run_control.failed.connect(window.show_failure)

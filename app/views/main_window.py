@@ -44,6 +44,7 @@ from app.views.run_control import RunControl
 from app.views.selection import NetworkSelection, Selection
 from app.views.status import StatusLine
 from app.views.toolbar import Toolbar
+from app.views.training.runs_keeper import RunsKeeper
 from app.views.training.session import RunSession
 from app.views.weights_control import WeightsControl
 from app.views.widgets.banner import Banner
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from app.views.export_control import ExportControl
     from app.views.outline import Outline
     from app.views.page_links import PageLinks
+    from app.views.runs_control import RunsControl
     from app.views.training.console import Console
     from app.views.training.curves import Curves
     from app.views.training.run_panel import RunPanel
@@ -90,6 +92,7 @@ class MainWindow(QMainWindow):
     export_control: ExportControl
     cost_control: CostControl
     page_links: PageLinks
+    runs_control: RunsControl
     file_menu: QMenu
     dock_menu: QMenu
 
@@ -142,6 +145,8 @@ class MainWindow(QMainWindow):
         self.import_control = ImportControl(self)
         self.weights_control, self.head_control = WeightsControl(self), HeadControl(self)
         self.run_control = RunControl(self.document, self.live, self.session, self.settings, self)
+        self.runs_keeper = RunsKeeper(self.document, self.background, self.settings, self)
+        self.run_control.keep_with(self.runs_keeper)
 
     def _lay_out(self) -> None:
         self.centre = TabbedPane(self, central=True)

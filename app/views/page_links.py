@@ -118,10 +118,9 @@ class PageLinks(QObject):
         window, control, session = self._window, self._window.run_control, self._window.session
         window.curves.runRequested.connect(control.run)
         window.runs.runRequested.connect(control.run)
-        window.runs.runChosen.connect(window.curves.set_run)
         window.runs.set_session(session)
-        window.training_form.live_rate.wanted.connect(control.set_rate)
         window.overlay.changed.connect(self._paint_gradients)
+        window.training_form.live_rate.wanted.connect(control.set_rate)
         control.started.connect(self._run_started)
         control.moved_on.connect(self._moved_on)
         control.download_wanted.connect(self._download)
@@ -145,7 +144,7 @@ class PageLinks(QObject):
         text, color = STATES.get(state, ("", "text2"))
         device = run.history.started.device if run and run.history.started else ""
         window.status.set_state(f"{text} on {device}" if device and text else text, color)
-        window.status.set_run(f"Run {run.number}" if run else "")
+        window.status.set_run(f"Run {run.kept_number}" if run else "")
         if not window.session.active:
             window.canvas.set_running(False)
             window.training_form.set_running(False)
@@ -166,10 +165,10 @@ class PageLinks(QObject):
         if session.current is None:
             return
         window.curves.refresh()
+        window.runs.refresh()
         rates = session.current.history.steps["rate"]
         if len(rates):
             window.training_form.live_rate.show_rate(float(rates[-1]))
-        window.runs.refresh()
         now = time.monotonic()
         if now - self._painted > STRIPS or not session.active:
             self._painted = now

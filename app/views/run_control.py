@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer, Signal
@@ -14,13 +15,20 @@ from app.builder.sheet import Sheet
 from app.data.sources import is_present
 from app.document import Document
 from app.project import Project
+from app.project_file import with_start
 from app.settings import Settings
+from app.training.orders import SetRate
 from app.views.live import Live
 from app.views.training.session import Run, RunSession
-from app.training.orders import SetRate
 
 if TYPE_CHECKING:
+    from app.runs.record import Parent
+    from app.runs.store import Kept
+    from app.training.config import StartWeights
     from app.training.events import Failed, Finished
+    from app.training.history import History
+    from app.training.job import Job
+    from app.views.training.runs_keeper import RunsKeeper
 
 
 LONG = 200  # milliseconds that a check may take before the deck says that it goes on
@@ -46,6 +54,7 @@ class RunControl(QObject):
     ) -> None:
         super().__init__(parent)
         self._document, self._live, self._session, self._settings = document, live, session, settings
+        self._keeper: RunsKeeper | None = None
         self._drawn: dict[int, Project] = {}
         self._told: str | None = None
         self._check = QTimer(self)
@@ -95,15 +104,6 @@ class RunControl(QObject):
     def stop(self) -> None:
         self._session.stop()
 
-    def choose_device(self, device: str) -> None:
-        """Where the next run trains; a run under way stays where it is."""
-        project = self._document.project
-        training = replace(project.training, device=device)
-        self._document.apply(f"Train on {device}", replace(project, training=training))
-
-    def unchanged(self, run: Run, sheet: str = "") -> frozenset[str]:
-        """The nodes of a sheet of the open drawing, "" for the network's, that are as they were when the run began."""
-        then, now = self._drawn.get(run.number), self._document.project
     def set_rate(self, rate: float) -> None:
         """Let the run under way go on with another learning rate."""
         if self._session.thread is None or not self._session.active:
@@ -117,6 +117,15 @@ class RunControl(QObject):
         if not asked.cancelled() and (error := asked.exception()) is not None:
             self.refused.emit("The learning rate is as it was", str(error))
 
+    def choose_device(self, device: str) -> None:
+        """Where the next run trains; a run under way stays where it is."""
+        project = self._document.project
+        training = replace(project.training, device=device)
+        self._document.apply(f"Train on {device}", replace(project, training=training))
+
+    def unchanged(self, run: Run, sheet: str = "") -> frozenset[str]:
+        """The nodes of a sheet of the open drawing, "" for the network's, that are as they were when the run began."""
+        then, now = self._drawn.get(run.number), self._document.project
         before = _sheet(then, sheet) if then is not None else None
         after = _sheet(now, sheet)
         if then is None or before is None or after is None:
@@ -126,20 +135,57 @@ class RunControl(QObject):
         old, new = before.graph.nodes, after.graph.nodes
         return frozenset(key for key, node in new.items() if old.get(key) == node and node.op not in other)
 
-    def _start(self, step: bool) -> None:
+    def keep_with(self, keeper: RunsKeeper) -> None:
+        """Have runs kept from now on."""
+        self._keeper = keeper
+        keeper.wait_for(lambda: self._session.active)
+        self._session.runEnded.connect(lambda _run: keeper.run_ended())
+
+    def fork(self, start: StartWeights, parent: Parent) -> None:
+        """Start a new run of the open project from the weights of a checkpoint."""
+        self._start(step=False, start=start, parent=parent)
+
+    def go_on(self, kept: Kept, project: Project, job: Job, history: History, checkpoint: Path) -> None:
+        """Continue a run that was kept, from one of its checkpoints."""
+        from app.runs.going_on import going_on
+        from app.runs.recorder import Recorder
+
+        if self._session.active:
+            self.refused.emit(f"{kept.record.title} cannot go on", "A run is under way. Stop it first.")
+            return
+        if self._wants_data(project):
+            return
+        watch = self._keeper.watch if self._keeper is not None else None
+        recorder = Recorder(kept, project, job.source.text, lambda: going_on(kept, checkpoint), watch)
+        self._begun(self._session.start(job, recorder=recorder, resume=checkpoint, history=history), project)
+
+    def _wants_data(self, project: Project) -> bool:
+        """Whether the data have to be fetched first; then that is asked for."""
+        source = project.data.source
+        wanted = not is_present(source, self._settings.data_folder)
+        if wanted:
+            self.download_wanted.emit(source)
+        return wanted
+
+    def _start(self, step: bool, start: StartWeights | None = None, parent: Parent | None = None) -> None:
         analysis = self._live.analysis
         if self.blocked or analysis is None:
             self.refused.emit("The run cannot start", self.blocked)
             return
         project = self._document.project
-        root = self._settings.data_folder
-        if not is_present(project.data.source, root):
-            self.download_wanted.emit(project.data.source)
+        if self._wants_data(project):
             return
-        run = self._session.start(preflight.job(project, analysis, str(root)), step=step)
+        begins = project if start is None else with_start(project, start)
+        job = preflight.job(begins, analysis, str(self._settings.data_folder))
+        recorder = self._keeper.recorder(begins, job, parent) if self._keeper is not None else None
+        self._begun(self._session.start(job, step=step, recorder=recorder), project)
+
+    def _begun(self, run: Run, project: Project) -> None:
         self._drawn[run.number] = project
         self.started.emit(run)
-        self.moved_on.emit(False)
+        if self._keeper is not None:
+            self._keeper.tell()
+        self.moved_on.emit(project is not self._document.project and project.graph != self._document.project.graph)
 
     def _analysed(self, _analysis: object) -> None:
         self._check.stop()
@@ -174,7 +220,7 @@ class RunControl(QObject):
         if history and epochs and history.epochs["val_accuracy"][-1] == history.epochs["val_accuracy"][-1]:
             words += f", validation accuracy {history.epochs['val_accuracy'][-1]:.2%}"
         title = "Training is done" if finished.reason == "done" else f"Stopped at step {finished.steps:,}"
-        self.said.emit(title, words if finished.reason == "done" else "The weights so far can be exported.")
+        self.said.emit(title, words if finished.reason == "done" else "It is kept: Runs can go on with it.")
 
 
 def _sheet(project: Project, name: str) -> Sheet | None:

@@ -12,6 +12,7 @@ from app.views import theme
 from app.views.training import figures, series
 from app.views.training.axis import Scale
 from app.views.training.card import Card, Entry
+from app.views.training.overlays import Overlays, accuracies, smoothed_loss
 from app.views.training.plot import Curve, Dots, StepPlot
 from app.views.training.readout import Row
 from app.views.training.series import Floats, Smoother
@@ -98,6 +99,7 @@ class LossChart(Chart):
         self._smooth = Curve(self.plot, 0, 2.0)
         self._validation = Curve(self.plot, 1, 1.5)
         self._dots = Dots(self.plot, 1)
+        self.others = Overlays(self.plot, smoothed_loss)
         self._smoother = Smoother(0.9)
         self._name = ""
         self._log = True
@@ -153,7 +155,8 @@ class LossChart(Chart):
         self._smooth.setData(*((smooth_x, shown[1]) if raw_visible else (thin_x, shown[0])))
         self._validation.setData(epoch_x, shown[2])
         self._dots.set_points(epoch_x, shown[2])
-        self._fit(np.concatenate([shown[0], shown[2][self._window(epoch_x)]]))
+        others = self.others.redraw(self.scale.mode, self._smoother.weight, self._level)
+        self._fit(np.concatenate([shown[0], shown[2][self._window(epoch_x)], *others]))
         self._mark_epochs()
         self._say_scale()
 
@@ -184,7 +187,7 @@ class LossChart(Chart):
         if row is not None and not np.isnan(self.history.epochs["val_loss"][row]):
             value = figures.figure(float(self.history.epochs["val_loss"][row]))
             entries.append(Entry("validation", value, 1, "dots", "val"))
-        return entries
+        return [*entries, *self.others.entries()] if index is None else entries
 
     def rows(self, index: int) -> Sequence[Row]:
         rows = list(super().rows(index))
@@ -206,6 +209,7 @@ class AccuracyChart(Chart):
         super().__init__("Accuracy", "%", plot=StepPlot(kind="percent"))
         self.plot.show_epochs = False
         self._curves = [(Curve(self.plot, 0, 1.5), Dots(self.plot, 0)), (Curve(self.plot, 1, 1.5), Dots(self.plot, 1))]
+        self.others = Overlays(self.plot, accuracies)
 
     def redraw(self) -> None:
         epochs = self.history.epochs
@@ -215,7 +219,7 @@ class AccuracyChart(Chart):
         for (curve, dots), y in zip(self._curves, levels, strict=True):
             curve.setData(x, y)
             dots.set_points(x, y)
-        seen = np.concatenate([y[window] for y in levels])
+        seen = np.concatenate([*(y[window] for y in levels), *self.others.redraw(self.scale.mode, 0.0, lambda y: y)])
         seen = seen[np.isfinite(seen)]
         if seen.size:
             self.plot.set_y_range(*series.snapped(float(seen.min()), float(seen.max()), 0.0, 100.5))
@@ -230,7 +234,7 @@ class AccuracyChart(Chart):
         if not np.isnan(epochs["val_accuracy"][row]):
             value = figures.percent(float(epochs["val_accuracy"][row]))
             entries.append(Entry("validation", value, 1, "dots", "val"))
-        return entries
+        return [*entries, *self.others.entries()] if index is None else entries
 
 class ThroughputChart(Chart):
     """Training samples a second, over stretches of at least a tenth of a second."""

@@ -101,7 +101,7 @@ class Console(QWidget):
         """A run starts; what is told from now on is its own."""
         self._epochs = run.job.training.epochs
         self._standing = False
-        self.log(f"Run {run.number} starts.", "text3")
+        self.log(f"Run {run.kept_number} {'goes on' if len(run.history.steps) else 'starts'}.", "text3")
         if run.job.training.start is not None:
             from app.views.weights_control import start_words
 

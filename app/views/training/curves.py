@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from time import perf_counter
 
 from PySide6.QtCore import QSize, Qt, QTimer, Signal
@@ -18,6 +18,7 @@ from app.views.training.controls import CurveControls
 from app.views.training.gradient_map import GradientMap
 from app.views.training.gradients import nodes_by_layer
 from app.views.training.memory_plot import MemoryChart
+from app.views.training.overlays import Other
 from app.views.training.session import Run
 from app.views.training.timescale import Mode, TimeScale
 from app.views.widgets.empty import EmptyState
@@ -133,12 +134,27 @@ class Curves(QWidget):
         self._history = history or History()
         self._source = source
         self._known = ((), {})
+        self._set_others(())
         self._stack.setCurrentWidget(self.cards if history is not None else self.empty)
         self.controls.set_run(history is not None)
         self._end = 0.0
         self._drawn = (-1, -1, -1, -1)
         self.set_mode(self._scale.mode)
         self.follow()
+
+    def compare(self, history: History, source: Source | None, others: Sequence[Other]) -> None:
+        """Show a history, and the loss and accuracy of other runs beside it."""
+        self.set_history(history, source)
+        self._set_others(others)
+        self.follow()
+
+    def _set_others(self, others: Sequence[Other]) -> None:
+        for overlays in (self.loss.others, self.accuracy.others):
+            overlays.set_runs(others)
+
+    def _reach(self) -> float:
+        """Where the longest of the runs ends."""
+        return max(self._scale.end(), self.loss.others.end(self._scale.mode))
 
     def set_mode(self, mode: Mode) -> None:
         """The x axis: "step", "epoch" or "time"."""
@@ -195,7 +211,7 @@ class Curves(QWidget):
         if sizes != self._drawn and self.isVisible():
             self._drawn = sizes
             self.redraw_seconds = 0.0
-            self._end = series.grown(self._scale.end(), self._end) or 1.0
+            self._end = series.grown(self._reach(), self._end) or 1.0
             self._waiting = list(self.charts)
             self._redraw_next()
 
@@ -221,7 +237,7 @@ class Curves(QWidget):
         self._waiting = []
         began = perf_counter()
         if self._following:
-            self._end = series.grown(self._scale.end(), self._end) or 1.0
+            self._end = series.grown(self._reach(), self._end) or 1.0
             self._set_range(0.0, self._end)
         for chart in self.charts:
             chart.redraw()

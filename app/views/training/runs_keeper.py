@@ -1,0 +1,147 @@
+"""Where the runs of the open project are kept, and what is known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Signal, SignalInstance
+
+from app.background import Background, Failure
+from app.document import Document
+from app.project import Project
+from app.resources import path as resource_path
+from app.runs import store
+from app.runs.record import Parent, RunError
+from app.runs.recorder import Recorder, Watcher
+from app.runs.store import Kept
+from app.settings import Settings
+from app.training.job import Job
+
+
+class RunsKeeper(QObject):
+    """Beside the project's file; of a project that has none in a folder of the person's, until it is saved.
+
+    `listed(list of Kept)` comes when the list was read anew, the newest first; `refused(title, reason)` and
+    `said(title, detail)` are words for the person.
+    """
+
+    listed = Signal(object)
+    said = Signal(str, str)
+    refused = Signal(str, str)
+
+    def __init__(self, document: Document, background: Background, settings: Settings, parent: QObject) -> None:
+        super().__init__(parent)
+        self._document, self._background, self._settings = document, background, settings
+        self._made: list[Path] = []  # runs of a project without a file, which move when it is saved
+        self._busy: Callable[[], bool] = lambda: False
+        self._waiting = False
+        self._word: tuple[SignalInstance, str, str] | None = None
+        self.watch: Callable[[Path], Watcher] | None = None  # somebody who writes event files, made on the run's thread
+        self.folder = self._home()
+        document.replaced.connect(self._replaced)
+        document.path_changed.connect(self._path_changed)
+
+    def wait_for(self, busy: Callable[[], bool]) -> None:
+        """Whether a run goes on: its folder stays where it is until it has ended."""
+        self._busy = busy
+
+    def recorder(self, project: Project, job: Job, parent: Parent | None = None, name: str = "") -> Recorder | None:
+        """What keeps a run that begins; None where no folder can be written, which `tell` says."""
+        try:
+            kept = store.begin(self.folder, project, parent, name)
+        except OSError as error:
+            kept = self._elsewhere(project, parent, name, error)
+        if kept is None:
+            return None
+        if not self._beside:
+            self._made.append(kept.folder)
+        return Recorder(kept, project, job.source.text, watch=self.watch)
+
+    def _elsewhere(self, project: Project, parent: Parent | None, name: str, error: OSError) -> Kept | None:
+        folder = store.runs_unsaved(self._settings.runs_folder, project.name)
+        reason = f"{self.folder} cannot be written: {error.strerror or error}."
+        try:
+            kept = store.begin(folder, project, parent, name)
+        except OSError as again:
+            nor = f"Nor can {folder}: {again.strerror or again}. Its weights can be exported."
+            self._word = (self.refused, "This run is not kept", f"{reason} {nor}")
+            return None
+        self._word = (self.said, "This run is kept elsewhere", f"{reason} It is kept in {kept.folder}.")
+        return kept
+
+    def tell(self) -> None:
+        """Say what is to be said of the run that has begun: its start clears the words of those before."""
+        word, self._word = self._word, None
+        if word is not None:
+            word[0].emit(*word[1:])
+
+    def refresh(self) -> None:
+        """Read the list anew, beside the window."""
+        self._background.ask("runs", store.listed, self.folder, on_answer=self._listed, on_error=self._not_listed)
+
+    def run_ended(self) -> None:
+        """What waited for the end of a run is done."""
+        if self._waiting:
+            self._waiting = False
+            self._move()
+        self.refresh()
+
+    def _listed(self, runs: list[Kept]) -> None:
+        self.listed.emit(runs)
+
+    def _not_listed(self, failure: Failure) -> None:
+        self.listed.emit([])
+        self.refused.emit("The runs cannot be listed", f"{failure.error}")
+
+    @property
+    def _beside(self) -> bool:
+        """Whether runs belong beside the project's file: it has one, and that is not one of the program's examples."""
+        path = self._document.path
+        return path is not None and path.parent.resolve() != resource_path("examples").resolve()
+
+    def _home(self) -> Path:
+        if self._beside and self._document.path is not None:
+            return store.runs_beside(self._document.path)
+        return store.runs_unsaved(self._settings.runs_folder, self._document.project.name)
+
+    def _replaced(self, _project: object) -> None:
+        self._made, self._waiting = [], False
+        self.folder = self._home()
+        self.refresh()
+
+    def _path_changed(self, _path: object) -> None:
+        home = self._home()
+        if home == self.folder:
+            return
+        self.folder = home
+        if self._made and self._busy():
+            self._waiting = True
+        elif self._made:
+            self._move()
+        self.refresh()
+
+    def _move(self) -> None:
+        """The runs of a project that had no file go where it was saved."""
+        made, self._made = self._made, []
+        self._background.ask("moved runs", _moved, tuple(made), self.folder, on_answer=self._has_moved)
+
+    def _has_moved(self, problem: str) -> None:
+        if problem:
+            self.refused.emit("Not all runs were moved beside the project", problem)
+        self.refresh()
+
+
+def _moved(folders: tuple[Path, ...], target: Path) -> str:
+    """Move runs; what went wrong, "" if nothing did."""
+    from app.runs import record
+
+    problem = ""
+    for folder in folders:
+        if not folder.exists():  # it was deleted
+            continue
+        try:
+            store.move(Kept(folder, record.read(folder)), target)
+        except (OSError, RunError) as error:
+            problem = f"{error}"
+    return problem
