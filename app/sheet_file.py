@@ -14,10 +14,11 @@ from app.builder import literals
 from app.builder.blocks import Block, Blocks, contained, with_blocks
 from app.builder.catalog import Catalog, Param
 from app.builder.expressions import expressions
-from app.builder.graph import Edge, Graph, Init, Node
+from app.builder.graph import Edge, Graph, Init, Node, Tie
 from app.builder.inits import check_inits
 from app.builder.params import COMPUTED, ParamError, check_node, check_param
 from app.builder.sheet import KINDS, Comment, Sheet
+from app.builder.ties import check_ties
 from app.frozen import FrozenMap
 
 FARTHEST = 1e9
@@ -43,6 +44,11 @@ class InitRecord(msgspec.Struct, forbid_unknown_fields=True):
     params: dict[str, Any] = {}
 
 
+class TieRecord(msgspec.Struct, forbid_unknown_fields=True):
+    node: Text
+    name: Text
+
+
 class NodeRecord(msgspec.Struct, forbid_unknown_fields=True):
     id: Text
     op: Text
@@ -54,6 +60,7 @@ class NodeRecord(msgspec.Struct, forbid_unknown_fields=True):
     repeat: Annotated[int, msgspec.Meta(ge=1, le=MOST_REPEATS)] = 1
     inits: dict[Text, InitRecord] = {}
     kept: bool = False
+    tied: dict[Text, TieRecord] = {}
 
 
 class EdgeRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -156,6 +163,8 @@ def _node(node: Node) -> dict[str, Any]:
         raw["repeat"] = node.repeat
     if node.inits:
         raw["inits"] = {key: {"name": init.name, "params": encoded(init.params)} for key, init in node.inits.items()}
+    if node.tied:
+        raw["tied"] = {key: {"node": tie.node, "name": tie.name} for key, tie in node.tied.items()}
     return raw
 
 
@@ -255,8 +264,9 @@ def _nodes(records: list[NodeRecord], place: str) -> FrozenMap[str, Node]:
         params = decoded(item.params, f"{at}.params")
         inits = {key: Init(init.name, decoded(init.params, f"{at}.inits.{key}.params"))
                  for key, init in item.inits.items()}  # fmt: skip
+        tied = FrozenMap({key: Tie(tie.node, tie.name) for key, tie in item.tied.items()})
         nodes[item.id] = Node(item.id, item.op, item.name, params, item.muted, item.frozen, item.shares, item.repeat,
-                              FrozenMap(inits), item.kept)  # fmt: skip
+                              FrozenMap(inits), item.kept, tied)  # fmt: skip
     for i, node in enumerate(nodes.values()):
         owner = nodes.get(node.shares)
         if node.shares and (owner is None or owner.shares or owner.op != node.op):
@@ -275,6 +285,7 @@ def graph_from(record: GraphRecord, ops: Catalog, place: str = "$.graph") -> Gra
                 check_inits(node.inits)
             except ParamError as error:
                 raise ProjectFileError(f"{node.name:.60}: {error} - at `{place}.nodes[{i}].params`") from error
+        _check_ties(node, nodes, f"{place}.nodes[{i}].tied")
     edges: list[Edge] = []
     graph = Graph(nodes)
     for i, wire in enumerate(record.edges):
@@ -283,6 +294,17 @@ def graph_from(record: GraphRecord, ops: Catalog, place: str = "$.graph") -> Gra
         edges.append(edge)
     _check_ports(edges, graph, ops, place)
     return Graph(nodes, tuple(edges))
+
+
+def _check_ties(node: Node, nodes: Mapping[str, Node], place: str) -> None:
+    try:
+        check_ties(node.tied)
+    except ParamError as error:
+        raise ProjectFileError(f"{node.name:.60}: {error} - at `{place}`") from error
+    for name, tie in node.tied.items():
+        if tie.node not in nodes or tie.node == node.id:
+            words = f"{name:.60} of {node.name:.60} is that of node {tie.node!r:.60}, which is no other node here"
+            raise ProjectFileError(f"{words} - at `{place}`")
 
 
 def _check_edge(graph: Graph, edge: Edge, place: str, ops: Catalog) -> None:

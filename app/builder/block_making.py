@@ -87,6 +87,10 @@ def _check_selection(graph: Graph, inner: list[str]) -> None:
         if node.shares and (node.id in chosen) != (node.shares in chosen):
             words = f"{node.name} calls the module of {graph.owner(node.id).name}"
             raise BlockError(f"{words}: both go into the block, or neither")
+        for tie in node.tied.values():
+            if tie.node in graph.nodes and (node.id in chosen) != (tie.node in chosen):
+                words = f"{node.name} has a parameter of {graph.nodes[tie.node].name}"
+                raise BlockError(f"{words}: both go into the block, or neither")
 
 
 def _ports(graph: Graph, catalog: Catalog, inner: list[str]) -> _Ports:

@@ -42,7 +42,7 @@ class Chains:
         graph = block.graph
         if len(block.inputs) != 1 or len(block.outputs) != 1 or block.inputs[0].muted or block.outputs[0].muted:
             return None
-        if any(node.shares for node in graph.nodes.values()):
+        if any(node.shares or node.tied for node in graph.nodes.values()):
             return None
         order: list[Node] = []
         at, key = block.inputs[0].id, 0

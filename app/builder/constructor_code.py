@@ -10,6 +10,7 @@ from app.builder.class_args import OWNING, BlockClass, in_words_of
 from app.builder.containers import Container, assigned, attribute, statements
 from app.builder.made_code import Line, Made, Owner, repeated
 from app.builder.plan import Step
+from app.builder.ties import place_of
 
 _MARGIN = "        "
 
@@ -46,6 +47,16 @@ class ConstructorWriter:
             elif name not in written:
                 written.add(name)
                 lines += self._box(name, box, owning)
+        return [*lines, *(line for step in owning.values() for line in self._ties(step))]
+
+    def _ties(self, step: Step) -> list[Line]:
+        """Parameters that are those of another module, which is there by now."""
+        lines: list[Line] = []
+        for name, tie in step.node.tied.items():
+            if tie.node in self._access:
+                mine, other = place_of(self._access[step.id], name), place_of(self._access[tie.node], tie.name)
+                made = Made(other, (), "", ((step.id,),))
+                lines += (made.framed(f"{mine} = ", "") if name else assigned(mine, made)).lines(_MARGIN)
         return lines
 
     def _box(self, name: str, box: Container, owning: Mapping[str, Step]) -> list[Line]:

@@ -48,6 +48,14 @@ class Init:
 
 
 @dataclass(frozen=True)
+class Tie:
+    """The parameter `name` of the module of `node`, by the names of a state_dict; "" of what is a parameter itself."""
+
+    node: str
+    name: str
+
+
+@dataclass(frozen=True)
 class Node:
     """One call. `op` is a key of the catalog, `params` holds only what differs from the default.
 
@@ -55,7 +63,8 @@ class Node:
     `frozen` node have `requires_grad=False`. `shares` is the id of the node whose module this one calls once more,
     "" for a module of its own; what its parameters are is asked of that node. `repeat` modules stand one behind the
     other, each with weights of its own. `inits` says by name of the parameter what `reset_parameters` does not.
-    A `kept` node that no output needs is made all the same, so that the state_dict has its keys.
+    A `kept` node that no output needs is made all the same, so that the state_dict has its keys. `tied` says by name
+    which of its parameters are those of another node: one tensor under two names.
     """
 
     id: str
@@ -68,6 +77,7 @@ class Node:
     repeat: int = 1
     inits: FrozenMap[str, Init] = field(default_factory=FrozenMap)
     kept: bool = False
+    tied: FrozenMap[str, Tie] = field(default_factory=FrozenMap)
 
 
 @dataclass(frozen=True)
@@ -164,8 +174,9 @@ class Graph:
             return self
         graph = self.unshared(node)
         return graph.with_node(
-            replace(graph.nodes[node], shares=target.id, params=FrozenMap(), frozen=False, repeat=1, inits=FrozenMap())
-        )
+            replace(graph.nodes[node], shares=target.id, params=FrozenMap(), frozen=False, repeat=1, inits=FrozenMap(),
+                    tied=FrozenMap())
+        )  # fmt: skip
 
     def unshared(self, node: str) -> Graph:
         """Give a node a module of its own, with the parameters it had; who shared with it shares on without it."""
@@ -197,6 +208,7 @@ class Graph:
                     heirs[owner.id] = node.id
                     node = _owning(replace(node, shares=""), owner)
             nodes[node.id] = node
+        nodes = {key: _without_ties(node, gone) for key, node in nodes.items()}
         return Graph(
             FrozenMap(nodes), tuple(e for e in self.edges if e.source not in gone and e.target not in gone)
         )
@@ -204,7 +216,15 @@ class Graph:
 
 def _owning(node: Node, owner: Node) -> Node:
     """The node with what the module of another is made of."""
-    return replace(node, params=owner.params, frozen=owner.frozen, repeat=owner.repeat, inits=owner.inits)
+    return replace(
+        node, params=owner.params, frozen=owner.frozen, repeat=owner.repeat, inits=owner.inits, tied=owner.tied
+    )
+
+
+def _without_ties(node: Node, gone: set[str]) -> Node:
+    """The node with parameters of its own in the place of those of nodes that are gone."""
+    left = {name: tie for name, tie in node.tied.items() if tie.node not in gone}
+    return node if len(left) == len(node.tied) else replace(node, tied=FrozenMap(left))
 
 
 def _grouped(edges: Iterable[Edge], key: Any) -> dict[str, tuple[Edge, ...]]:
@@ -231,6 +251,10 @@ def merged(graph: Graph, piece: Graph) -> tuple[Graph, dict[str, str]]:
         if node.shares:  # with the copy, where that came along, else with a node of `graph`, else with nobody
             shares = ids.get(node.shares, node.shares if node.shares in graph.nodes else "")
             result = result.with_node(replace(result.nodes[ids[node.id]], shares=shares))
+        if node.tied:
+            ends = {name: (ids.get(tie.node, tie.node), tie) for name, tie in node.tied.items()}
+            tied = {name: replace(tie, node=end) for name, (end, tie) in ends.items() if end in result.nodes}
+            result = result.with_node(replace(result.nodes[ids[node.id]], tied=FrozenMap(tied)))
     for edge in piece.edges:
         result = result.with_edge(replace(edge, source=ids[edge.source], target=ids[edge.target]))
     return result, ids

@@ -124,7 +124,8 @@ def _step(
         return Step(node, spec, args, True, node_id, kept=True)
     owner = graph.owner(node_id) if node.shares else node
     if owner is not node and owner.op == node.op:
-        node = replace(node, params=owner.params, frozen=owner.frozen, repeat=owner.repeat, inits=owner.inits)
+        node = replace(node, params=owner.params, frozen=owner.frozen, repeat=owner.repeat, inits=owner.inits,
+                       tied=owner.tied)  # fmt: skip
         return Step(node, spec, args, live, owner.id)
     return Step(node, spec, args, live, node_id)
 

@@ -86,6 +86,14 @@ class Keep:
 
 
 @dataclass(frozen=True)
+class Untie:
+    """Give a node a parameter of its own in the place of one that another node has."""
+
+    node: str
+    name: str
+
+
+@dataclass(frozen=True)
 class OpenLayers:
     """Look at the file that `module` is imported from, and trust it. The graph stays as it is."""
 
@@ -110,7 +118,8 @@ class SetTraining:
     value: Any
 
 
-OfGraph = Keep | DropInit | Unshare | SetParam | InsertBefore | Connect | RemoveNode | TakeOut | ReplaceOp | Thaw
+Wiring = InsertBefore | Connect | RemoveNode | TakeOut | ReplaceOp
+OfGraph = Wiring | SetParam | Thaw | Unshare | Untie | Keep | DropInit
 Edit = OfGraph | SetTraining | OpenLayers
 
 
@@ -169,6 +178,9 @@ def apply_cure(graph: Graph, catalog: Catalog, cure: Cure) -> Graph:
         elif isinstance(edit, DropInit):
             owner = graph.owner(edit.node)
             graph = graph.with_node(replace(owner, inits=owner.inits.without(edit.name)))
+        elif isinstance(edit, Untie):
+            owner = graph.owner(edit.node)
+            graph = graph.with_node(replace(owner, tied=owner.tied.without(edit.name)))
         elif isinstance(edit, Keep):
             graph = graph.with_node(replace(graph.nodes[edit.node], kept=edit.kept))
         elif isinstance(edit, Thaw):

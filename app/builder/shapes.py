@@ -6,6 +6,7 @@ Answers are kept by what determines them (op, parameters, arriving types), so an
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from app.builder.expressions import ExpressionError, computed, expressions
 from app.builder.literals import AUTO
 from app.builder.params import ParamError, check_param
 from app.builder.plan import Plan, Ref, Step, plan
+from app.builder.ties import shape_of as tied_shape
 from app.builder.value_types import TensorType, ValueType, kind_of, kinds_fit
 from app.frozen import FrozenMap
 
@@ -103,6 +105,16 @@ def infer(
 
 
 def _infer_step(step: Step, results: dict[str, StepResult], catalog: Catalog | None, made: _Made) -> StepResult:
+    """The result of a step; parameters that are those of another are counted there."""
+    result = _inferred(step, results, catalog, made)
+    if not step.node.tied or not isinstance(result.outcome, Ran) or not result.outcome.parameters:
+        return result
+    shapes = (tied_shape(step, result, name) for name in step.node.tied)
+    twice = sum(math.prod(shape) for shape in shapes if shape is not None)
+    return replace(result, outcome=replace(result.outcome, parameters=result.outcome.parameters - twice))
+
+
+def _inferred(step: Step, results: dict[str, StepResult], catalog: Catalog | None, made: _Made) -> StepResult:
     if step.kept and step.spec.kind == "module":
         return _held(step)
     inputs = {port: tuple(_value(ref, results) for ref in refs) for port, refs in step.args.items()}

@@ -14,9 +14,21 @@ from app.builder.graph import Graph, Node
 from app.builder.literals import AUTO
 from app.builder.params import ParamError, check_node, missing
 from app.builder.plan import HOLDING, Plan, Step
-from app.builder.problems import Cure, DropInit, InsertBefore, Keep, OpenLayers, Problem, RemoveNode, SetParam, Unshare
+from app.builder.problems import (
+    Cure,
+    DropInit,
+    InsertBefore,
+    Keep,
+    OpenLayers,
+    Problem,
+    RemoveNode,
+    SetParam,
+    Unshare,
+    Untie,
+)
 from app.builder.rules import wirable_of
 from app.builder.shapes import StepResult
+from app.builder.ties import shape_of
 from app.builder.value_types import Dim, TensorType, ValueType, kind_of, kinds_fit
 
 
@@ -52,7 +64,44 @@ def _said_of_kept(nodes: list[Node]) -> Problem:
     return Problem("info", nodes[0].id, f"{names} {verb} not used by forward", reason, cures=(cure,))
 
 
-def _kept_problems(step: Step, result: StepResult) -> list[Problem]:
+def _bad_ties(step: Step, sheet: Findings) -> list[Problem]:
+    """Parameters that are those of another node, where that has none of the kind."""
+    steps = {other.id: other for other in sheet.walk.steps if other.live}
+    for name, tie in step.node.tied.items():
+        other = steps.get(tie.node)
+        mine = shape_of(step, sheet.results[step.id], name)
+        theirs = shape_of(other, sheet.results[other.id], tie.name) if other is not None else None
+        if mine is None or mine != theirs:
+            whose = sheet.graph.nodes[tie.node].name if tie.node in sheet.graph.nodes else tie.node
+            message = f"{_named(step.node.name, name)} cannot be {_named(whose, tie.name)}"
+            reason = f"One is {_size(mine)}, and the other {_size(theirs)}; what is one tensor has one shape."
+            cure = Cure(f"Give {step.node.name} a parameter of its own", (Untie(step.id, name),))
+            return [Problem("error", step.id, message, reason, cures=(cure,))]
+    return []
+
+
+def _ties_told(step: Step, graph: Graph) -> list[Problem]:
+    """What a node has together with others, in one sentence; it is meant so."""
+    pairs = [(_named(step.node.name, name), _named(graph.nodes[tie.node].name, tie.name))
+             for name, tie in step.node.tied.items()]  # fmt: skip
+    if not pairs:
+        return []
+    more = f", and {len(pairs) - 1} more like it" if len(pairs) > 1 else ""
+    own = "parameters" if more else "a parameter"
+    cure = Cure(f"Give {step.node.name} {own} of its own", tuple(Untie(step.id, name) for name in step.node.tied))
+    reason = "One tensor under two names: it is counted once, and learns from both."
+    return [Problem("info", step.id, f"{pairs[0][0]} is tied to {pairs[0][1]}{more}", reason, cures=(cure,))]
+
+
+def _named(node: str, parameter: str) -> str:
+    return f"{node}.{parameter}" if parameter else node
+
+
+def _size(shape: tuple[int, ...] | None) -> str:
+    return "not there" if shape is None else "×".join(map(str, shape)) or "a number"
+
+
+def _kept_problems(step: Step, result: StepResult, graph: Graph) -> list[Problem]:
     """What stands in the way of a module that is made and never called."""
     if isinstance(result.outcome, Failed):
         return [Problem("error", step.id, f"{step.node.name} cannot be made", result.outcome.error)]
@@ -60,7 +109,7 @@ def _kept_problems(step: Step, result: StepResult) -> list[Problem]:
         names = " and ".join(name for name, value in result.resolved.items() if value is AUTO)
         reason = "Nothing arrives that tells it. Set it in the inspector."
         return [Problem("error", step.id, f"{step.node.name} is kept and wants {names or 'its parameters'}", reason)]
-    return _init_problems(step, result)
+    return _init_problems(step, result) or _ties_told(step, graph)
 
 
 def step_problems(step: Step, sheet: Findings) -> list[Problem]:
@@ -80,11 +129,11 @@ def step_problems(step: Step, sheet: Findings) -> list[Problem]:
     if step.spec.kind == "unknown":
         reason = "It was made with another version or with layers that are not here. Its data are kept in the file."
         return [Problem("error", step.id, f"{step.node.op!r} is not an op that this program knows", reason)]
-    bad = [] if _is_port(step, sheet) else _param_problems(step, sheet.values or {})
+    bad = [] if _is_port(step, sheet) else _param_problems(step, sheet.values or {}) or _bad_ties(step, sheet)
     if bad:
         return bad
     if step.kept:
-        return _kept_problems(step, result)
+        return _kept_problems(step, result, graph)
     unconnected = [port for port in step.spec.inputs if port.required and port.name not in step.args]
     if unconnected:
         names = " and ".join(port.name for port in unconnected)
@@ -103,7 +152,7 @@ def step_problems(step: Step, sheet: Findings) -> list[Problem]:
         return misfit
     if result.outcome is None:
         return _auto_problems(step, result) or _shared_problems(step, sheet) or _repeat_problems(step, result)
-    return _init_problems(step, result) or _warnings(step, result, sheet)
+    return _init_problems(step, result) or [*_warnings(step, result, sheet), *_ties_told(step, sheet.graph)]
 
 
 def _init_problems(step: Step, result: StepResult) -> list[Problem]:

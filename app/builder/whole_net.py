@@ -20,7 +20,7 @@ def whole_net(steps: Sequence[Step]) -> Step | None:
     one = layers[0] if len(layers) == 1 else None
     if one is None or one.node.name != WHOLE or one.spec.kind != "module" or not custom.is_custom(one.spec.key):
         return None
-    if one.node.repeat != 1 or one.node.frozen or one.node.inits or any(p.call for p in _given(one)):
+    if one.node.repeat != 1 or one.node.frozen or one.node.inits or one.node.tied or any(p.call for p in _given(one)):
         return None
     inputs = [Ref(step.id, 0) for step in steps if step.spec.kind == "input"]
     ends = [ref for step in steps if step.spec.kind == "output" for ref in step.refs()]

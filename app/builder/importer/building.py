@@ -21,7 +21,7 @@ from app.builder.importer.merging import Merger
 from app.builder.importer.modes import with_evaluation
 from app.builder.importer.modules import key_of
 from app.builder.importer.opaque import OwnClasses
-from app.builder.importer.sharing import read_past, tied
+from app.builder.importer.sharing import read_past, tie, tied
 from app.builder.importer.tracing import Tracer
 from app.builder.importer.unused import keep_unused
 from app.builder.importer.values import on_meta
@@ -104,6 +104,7 @@ class _Drawing:
             if asked:
                 with_evaluation(root, self._drafted(ways, False)[0])
             keep_unused(root, self.model, self.catalog)
+            self._tie(root, ways)
         graph, blocks = Merger(self.catalog).merge(root)
         laid = FrozenMap({name: _laid(block) for name, block in blocks.items()})
         places = with_kept(graph, arrange(used_part(graph), {}), {})
@@ -111,13 +112,17 @@ class _Drawing:
 
     def _check_model(self, ways: GivingWay) -> None:
         """Raise TraceError for what no call tells."""
-        for path, names in tied(self.model):
-            if not ways.covers(path):
-                why = f"{' and '.join(names)} are one tensor, and a drawing has each by one name"
-                raise TraceError(f"{path or type(self.model).__name__} cannot be followed: {why}", path, why, False)
         for path, why in gradient_hooks(self.model):
             if not ways.covers(path):
                 raise TraceError(f"{path or type(self.model).__name__} cannot be followed: {why}", path, why)
+
+    def _tie(self, root: Draft, ways: GivingWay) -> None:
+        """Say of tensors of several names that they are one. Raises TraceError where a drawing cannot."""
+        buffers = {name for name, _ in self.model.named_buffers(remove_duplicate=False)}
+        for path, names in tied(self.model):
+            if not ways.covers(path) and (buffers.intersection(names) or not tie(root, names, path)):
+                why = f"{names[0]} and {names[-1]} are one tensor, and a drawing has each by one name"
+                raise TraceError(f"{path or type(self.model).__name__} cannot be followed: {why}", path, why, False)
 
     def _drafted(self, ways: GivingWay, training: bool) -> tuple[Draft, bool]:
         tracer = Tracer(self.whole, self._cancelled)

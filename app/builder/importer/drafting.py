@@ -34,7 +34,7 @@ class DraftError(ValueError):
 @dataclass
 class DraftNode:
     """A node to be. `params` are literals; `inner` is what it holds if it is a block; `shares` the node whose module it
-    calls once more."""
+    calls once more. `tied` says by name which parameters are those of another node, by its id."""
 
     id: str
     op: str
@@ -44,6 +44,7 @@ class DraftNode:
     shares: str = ""
     repeat: int = 1
     kept: bool = False
+    tied: dict[str, tuple[str, str]] = field(default_factory=dict)
 
 
 @dataclass

@@ -53,7 +53,8 @@ class GivingWay:
 
     def told(self) -> tuple[Fallback, ...]:
         """What became of what, in the order of the model."""
-        order = {path: number for number, (path, _) in enumerate(self._model.named_modules())}
+        modules = self._model.named_modules(remove_duplicate=False)
+        order = {path: number for number, (path, _) in enumerate(modules)}
         return tuple(sorted(self._fallbacks.values(), key=lambda one: order[one.path]))
 
     def around(self, error: TraceError | DraftError, arrived: dict[str, Called]) -> None:

@@ -95,6 +95,7 @@ def _joined_already(draft: Draft, inputs: list[DraftNode], join: DraftNode) -> D
     entry.id = "n1"
     for node in left:
         node.id, node.shares = new[node.id], new.get(node.shares, "")
+        node.tied = {name: (new[other], theirs) for name, (other, theirs) in node.tied.items()}
     draft.nodes = {node.id: node for node in (entry, *left)}
     draft.inputs, draft.made = [entry.id], len(draft.nodes)
     return entry

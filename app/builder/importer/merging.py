@@ -13,7 +13,7 @@ from typing import Any
 from app.builder.blocks import PREFIX, Block, Blocks, unused_name
 from app.builder.catalog import Catalog, Param
 from app.builder.expressions import Expr, computed
-from app.builder.graph import Edge, Graph, Node
+from app.builder.graph import Edge, Graph, Node, Tie
 from app.builder.importer.drafting import Draft, DraftNode
 from app.builder.importer.joining import join_outside
 from app.builder.names import identifier
@@ -79,7 +79,8 @@ class Merger:
     def _key(self, draft: Draft) -> Key:
         known = self._keys.get(id(draft))
         if known is None:
-            rows = tuple((n.name, self._what(n), self._fixed(n), n.shares, n.kept) for n in draft.nodes.values())
+            rows = tuple((n.name, self._what(n), self._fixed(n), n.shares, n.kept, tuple(n.tied.items()))
+                         for n in draft.nodes.values())  # fmt: skip
             # Where equal ones stand in a row they shall become one node, so a chain without that is another chain.
             equal = tuple(self._alike(a, b) for a, b in pairwise(draft.nodes.values()))
             known = (draft.kind, rows, tuple(draft.wires), tuple(draft.inputs), tuple(draft.outputs), equal)
@@ -135,8 +136,9 @@ class Merger:
             mates = [member.nodes[node_id] for member in group.members]
             forms = [self._form(mate) for mate in mates]
             params = self._together(group, node, forms)
+            ties = {name: Tie(other, theirs) for name, (other, theirs) in node.tied.items()}
             nodes[node_id] = Node(node_id, forms[0].op, node.name, params, shares=node.shares, repeat=forms[0].repeat,
-                                  kept=node.kept)  # fmt: skip
+                                  kept=node.kept, tied=FrozenMap(ties))  # fmt: skip
         ports = {node_id: port for node_id, node in first.nodes.items() if (port := self._port(node))}
         edges = tuple(replace(edge, port=ports.get(edge.target, edge.port)) for edge in starmap(Edge, first.wires))
         return _with_runs(Graph(FrozenMap(nodes), edges), self.catalog)
@@ -281,7 +283,7 @@ def _chain(graph: Graph) -> list[Node] | None:
 def _with_runs(graph: Graph, catalog: Catalog) -> Graph:
     """Equal blocks in a row, in a chain that is numbered, as one that is repeated."""
     chain = _chain(graph)
-    if chain is None:
+    if chain is None or any(node.tied for node in graph.nodes.values()):
         return graph
     gone: set[str] = set()
     kept: dict[str, Node] = {}

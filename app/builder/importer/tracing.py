@@ -21,6 +21,7 @@ from torch.fx import _symbolic_trace
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
+from app.builder.importer.fallback import inside
 from app.builder.importer.frames import (
     COMPILED,
     DEPENDS,
@@ -67,9 +68,13 @@ class Tracer(fx.Tracer):
 
     def follow(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame:
         """The frame of the whole model, called with meta tensors. Raises TraceError."""
-        self._paths = {module: name for name, module in model.named_modules()}
+        self._paths: dict[nn.Module, list[str]] = {}
+        for name, module in model.named_modules(remove_duplicate=False):
+            self._paths.setdefault(module, []).append(name)
+        self._owned: dict[int, list[str]] = {}
         tensors = (*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False))
-        self._owned = {id(t): name for name, t in reversed(tensors)}  # of several names the first, as modules have it
+        for name, tensor in tensors:
+            self._owned.setdefault(id(tensor), []).append(name)
         self.root, self.module_stack, self.node_name_to_scope = model, OrderedDict(), {}
         self._before = counters(model)
         self.scope = fx.proxy.Scope("", None)
@@ -105,7 +110,7 @@ class Tracer(fx.Tracer):
         raise TraceError(f"{self._where()} cannot be followed: {why}", None, why)
 
     def _changed(self, module: nn.Module, name: str) -> None:
-        path, why = self._paths.get(module), f"it changes its {name} at every call"
+        path, why = self._name(self._paths.get(module)), f"it changes its {name} at every call"
         raise TraceError(f"{path or type(module).__name__} cannot be followed: {why}", path, why)
 
     def _forward(self, module: nn.Module, path: str) -> Callable[..., Any]:
@@ -124,11 +129,11 @@ class Tracer(fx.Tracer):
     def _called(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
         if self.cancelled():
             raise TraceError("cancelled")
-        path = self._paths.get(module)
+        path = self._name(self._paths.get(module))
         if path is None:
             why = f"a {type(module).__name__} is made while it runs, or kept where torch does not look for modules"
             raise TraceError(f"{self._where()} cannot be followed: {why}", None, why)
-        if any(frame.path == path for frame in self.frames):
+        if any(frame.module is module for frame in self.frames):
             raise TraceError(f"{path or type(module).__name__} cannot be followed: {RECURSIVE}", path, RECURSIVE)
         self.arrived.setdefault(path, tree_map(self._known, (args, kwargs)))
         apart = self.apart.get(path)
@@ -228,8 +233,7 @@ class Tracer(fx.Tracer):
         return self.values[self.latest(leaf.node)] if type(leaf) in PROXIES else leaf
 
     def _owned_tensor(self, value: torch.Tensor) -> Any:
-        path = self._owned.get(id(value))
-        frame = self.frames[-1]
+        path, frame = self._name(self._owned.get(id(value))), self.frames[-1]
         if path is None:
             return value
         for node in frame.graph.nodes:
@@ -238,6 +242,12 @@ class Tracer(fx.Tracer):
         node = frame.graph.create_node("get_attr", path)
         self.values[node] = value
         return self.proxy(node)
+
+    def _name(self, names: list[str] | None) -> str | None:
+        """Of several names of one module or tensor the one that it has in the module that runs, else the first."""
+        if not names or len(names) == 1:
+            return names[0] if names else None
+        return next((name for name in names if inside(name, self.frames[-1].path)), names[0])
 
     # --- What fx asks
 

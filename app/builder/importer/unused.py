@@ -47,7 +47,7 @@ def _drafts(root: Draft) -> Iterator[Draft]:
 
 def _keys(model: nn.Module) -> Iterator[str]:
     """The keys of the state_dict that are tensors, in its order."""
-    for path, module in model.named_modules():
+    for path, module in model.named_modules(remove_duplicate=False):
         for name, tensor in (*module._parameters.items(), *module._buffers.items()):
             if tensor is not None and name not in module._non_persistent_buffers_set:
                 yield f"{path}.{name}" if path else name
@@ -71,7 +71,7 @@ def _nodes(
     """Names, ops and parameters of what holds the missing keys of a sheet."""
     prefix = f"{sheet}." if sheet else ""
     done: set[str] = set()
-    for path, module in model.get_submodule(sheet).named_modules():
+    for path, module in model.get_submodule(sheet).named_modules(remove_duplicate=False):
         whole = f"{prefix}{path}" if path else sheet
         if any(inside(whole, other) for other in done):
             continue

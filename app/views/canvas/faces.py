@@ -145,7 +145,7 @@ def face_of(
         count=compact(parameters) if parameters else "",
         muted=node.muted,
         frozen=node.frozen,
-        shared=node_id in graph.shared,
+        shared=node_id in graph.shared or bool(node.tied),
         block=spec.kind == "block",
         badge=f"×{repeat}" if repeat > 1 else "",
         inside=_inner_of(spec, node_id, catalog, analysis) if unfolded and spec.definition else None,
