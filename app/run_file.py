@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from app.data.config import DataConfig
+from app.data.config import DataConfig, Transform
 from app.frozen import FrozenMap
 from app.sheet_file import Text, decoded, encoded
 from app.training.config import Choice, Group, Schedule, StartWeights, TrainingConfig
@@ -17,6 +17,13 @@ Amount = Annotated[int, msgspec.Meta(ge=0, le=10_000_000)]
 Seed = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e300)]
 Path = Annotated[str, msgspec.Meta(max_length=4096)]
+
+
+class ChoiceRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """A class by name."""
+
+    name: Text
+    params: dict[str, Any] = {}
 
 
 class DataRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -32,13 +39,8 @@ class DataRecord(msgspec.Struct, forbid_unknown_fields=True):
     path: Path = ""
     options: dict[str, Any] = {}
     bad: Literal["stop", "skip"] = "stop"
-
-
-class ChoiceRecord(msgspec.Struct, forbid_unknown_fields=True):
-    """A class by name."""
-
-    name: Text
-    params: dict[str, Any] = {}
+    train_transforms: list[ChoiceRecord] = []
+    eval_transforms: list[ChoiceRecord] = []
 
 
 class StartRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -106,13 +108,23 @@ _ALWAYS = {"source", "validation_fraction", "split_seed", "epochs", "batch_size"
 
 def data_record(config: DataConfig) -> dict[str, Any]:
     """Plain data of a DataConfig."""
-    return _told(config, {"options": encoded(config.options)} if config.options else {})
+    own: dict[str, Any] = {"options": encoded(config.options)} if config.options else {}
+    for name in ("train_transforms", "eval_transforms"):
+        if transforms := getattr(config, name):
+            own[name] = [{"name": one.name, "params": encoded(one.params)} for one in transforms]
+    return _told(config, own)
 
 
 def data_from(record: DataRecord) -> DataConfig:
     """The value of a record. Raises ProjectFileError for an option that is no value."""
     values = {field.name: getattr(record, field.name) for field in fields(DataConfig)}
-    return DataConfig(**values | {"options": decoded(record.options, "$.data.options")})
+    values["options"] = decoded(record.options, "$.data.options")
+    for name in ("train_transforms", "eval_transforms"):
+        values[name] = tuple(
+            Transform(one.name, decoded(one.params, f"$.data.{name}[{number}].params"))
+            for number, one in enumerate(values[name])
+        )
+    return DataConfig(**values)
 
 
 def training_record(config: TrainingConfig) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from app.builder.graph import Edge, Graph, Init, Node
 from app.builder.literals import AUTO, DTYPES, BadLiteral, DType, decode, encode
 from app.builder.params import ParamError, check_param
 from app.builder.sheet import KINDS, Comment
-from app.data.config import DataConfig
+from app.data.config import DataConfig, Transform
 from app.frozen import FrozenMap
 from app.project import Project
 from app.project_file import ProjectFileError, dumps, loads, read, write
@@ -126,6 +126,7 @@ OTHER_RUN = TrainingConfig(
 OTHER_DATA = DataConfig(
     "made.moons", 0.3, 5, shuffle=False, drop_last=True, test_fraction=0.1, class_weights=True, path="a/b.csv",
     options=FrozenMap(noise=0.3), bad="skip",
+    train_transforms=(Transform("RandomCrop", FrozenMap(size=(8, 8))),), eval_transforms=(Transform("Grayscale"),),
 )  # fmt: skip
 
 

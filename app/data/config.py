@@ -9,6 +9,14 @@ from app.frozen import FrozenMap
 
 
 @dataclass(frozen=True)
+class Transform:
+    """A class of `torchvision.transforms.v2` by name, with the parameters that differ from the defaults shown here."""
+
+    name: str
+    params: FrozenMap[str, Any] = field(default_factory=FrozenMap)
+
+
+@dataclass(frozen=True)
 class DataConfig:
     """`source` is a key of `app.data.sources.SOURCES`; the split is seeded and stratified by class.
 
@@ -18,6 +26,7 @@ class DataConfig:
     `class_weights` the loss weighs rare classes as much as common ones. `options` are the source's own, those that
     differ from its defaults; `path` is the file or folder of a source that reads one; what of it cannot be read is
     left out where `bad` is "skip", and stops the run before it begins where it is "stop".
+    Pictures go through `train_transforms` when they are learnt from, through `eval_transforms` when they are not.
     """
 
     source: str = "sklearn.digits"
@@ -30,3 +39,5 @@ class DataConfig:
     path: str = ""
     options: FrozenMap[str, Any] = field(default_factory=FrozenMap)
     bad: str = "stop"
+    train_transforms: tuple[Transform, ...] = ()
+    eval_transforms: tuple[Transform, ...] = ()

@@ -21,7 +21,9 @@ from app.data.samples import TensorSamples
 from app.data.sources import SOURCES, Watch, is_present, options_of, spec_of
 from app.data.spec import CLASSES, VALUES, DataError, DataInfo, Dataset, NotDownloaded, ReadingStopped, SourceSpec
 from app.data.splits import split_in_order, standardised, stratified_split
+from app.data.transforms import readying
 from app.frozen import FrozenMap
+from app.rng import borrowed
 
 Pair = tuple[Tensor, Tensor]
 Parts = tuple[Pair, Pair, Pair]
@@ -32,7 +34,7 @@ def read(config: DataConfig, root: Path, watch: Watch) -> Dataset:
     options = options_of(config)
     if SOURCES[config.source].own_split:
         spec = spec_of(config)
-        return _dataset(spec, _authors_parts(config, spec, root))
+        return _dataset(config, spec, _authors_parts(config, spec, root))
     if SOURCES[config.source].picks:
         found = read_files(config, watch)
         spec, whole = found.spec, (found.inputs, found.labels)
@@ -40,7 +42,7 @@ def read(config: DataConfig, root: Path, watch: Watch) -> Dataset:
             raise DataError(bad_words(spec) + " Mend the data, or have such samples skipped (Training, Data).")
     else:
         spec, whole = spec_of(config), _WHOLE[config.source](options)
-    return _dataset(spec, _split(config, spec, options, whole))
+    return _dataset(config, spec, _split(config, spec, options, whole))
 
 
 def bad_words(spec: SourceSpec) -> str:
@@ -151,11 +153,16 @@ def _authors_parts(config: DataConfig, spec: SourceSpec, root: Path) -> Parts:
     return training, (inputs[validation], labels[validation]), (inputs[test], labels[test])
 
 
-def _dataset(spec: SourceSpec, parts: Parts) -> Dataset:
-    training, validation, test = (TensorSamples(*part, _ready(part[0])) for part in parts)
+def _dataset(config: DataConfig, spec: SourceSpec, parts: Parts) -> Dataset:
+    as_bytes = parts[0][0].dtype == torch.uint8
+    learning, seeing = (readying(each, as_bytes) for each in (config.train_transforms, config.eval_transforms))
+    training, validation, test = (
+        TensorSamples(*part, ready) for part, ready in zip(parts, (learning, seeing, seeing), strict=True)
+    )
     if not len(training):
         raise DataError(f"{spec.label}: no sample is left to train on. Make validation_fraction smaller.")
-    inputs, _ = next(training.batches([torch.arange(1)]))
+    with borrowed():
+        inputs, _ = next(training.batches([torch.arange(1)]))
     labels, classes = training.labels, len(spec.classes)
     info = DataInfo(
         spec.key,
@@ -173,11 +180,6 @@ def _dataset(spec: SourceSpec, parts: Parts) -> Dataset:
         spec.notes,
     )
     return Dataset(training, validation, test, info)
-
-
-def _ready(inputs: Tensor) -> Callable[[Tensor], Tensor] | None:
-    """What makes numbers of samples that are kept as bytes, a quarter of the room."""
-    return readers.as_floats if inputs.dtype == torch.uint8 else None
 
 
 def _points(name: str, options: Mapping[str, Any]) -> Pair:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from app.data.archives import COLLECTIONS
 from app.data.config import DataConfig
 from app.data.known import DIGITS, MNIST, SOURCES
 from app.data.spec import DataError, DataInfo, Dataset, NotDownloaded, SourceSpec
+from app.data.transform_list import is_random, params_of, shape_after
 
 __all__ = [
     "DIGITS", "MNIST", "SOURCES", "DataError", "DataInfo", "Dataset", "NotDownloaded", "SourceSpec", "UnknownSource",
@@ -32,6 +34,19 @@ def spec_of(config: DataConfig) -> SourceSpec:
 
     Nothing is read for it: see `look`. Raises UnknownSource, DataError for files that were found unusable.
     """
+    spec = _base_spec(config)
+    if not spec.shape or not (config.train_transforms or config.eval_transforms):
+        return spec
+    learnt, seen = (shape_after(part, spec.shape) for part in (config.train_transforms, config.eval_transforms))
+    if learnt != seen:
+        raise DataError(
+            f"The transforms leave {learnt} to learn from and {seen} to validate with. "
+            "Take those that change the shape into both lists."
+        )
+    return replace(spec, shape=learnt)
+
+
+def _base_spec(config: DataConfig) -> SourceSpec:
     if config.source not in SOURCES:
         raise UnknownSource(config.source)
     spec = SOURCES[config.source]
@@ -50,7 +65,8 @@ def look(config: DataConfig, watch: Watch = lambda done, total, name: None) -> S
         return spec
     from app.data.loaders import read_files
 
-    return read_files(config, watch).spec
+    read_files(config, watch)
+    return spec_of(config)
 
 
 def options_of(config: DataConfig) -> dict[str, Any]:
@@ -72,6 +88,7 @@ def check(config: DataConfig) -> None:
         raise UnknownSource(config.source)
     spec = SOURCES[config.source]
     options_of(config)
+    _check_transforms(config)
     if config.bad not in ("stop", "skip"):
         raise DataError(f"bad is {config.bad!r}; it must be stop or skip.")
     if spec.picks and not config.path:
@@ -85,6 +102,14 @@ def check(config: DataConfig) -> None:
             f"test_fraction is {config.test_fraction!r} and validation_fraction {config.validation_fraction!r}: "
             "together they must be below 1, so that something is left to learn from."
         )
+
+
+def _check_transforms(config: DataConfig) -> None:
+    for transform in (*config.train_transforms, *config.eval_transforms):
+        params_of(transform)
+    if is_random(config.eval_transforms):
+        raise DataError("What is validated must be the same each time: a transform that draws is for training alone.")
+    spec_of(config)
 
 
 def default_root() -> Path:

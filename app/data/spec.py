@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,7 +43,7 @@ class NotDownloaded(DataError):
 class Option:
     """One field of a source's own; the fields are those of the layer catalog's parameters.
 
-    A "literal" is a tuple of whole numbers, a "names" a tuple of texts.
+    A "literal" is a tuple of numbers, of whole ones if the default has them; a "names" is a tuple of texts.
     """
 
     name: str
@@ -60,10 +61,7 @@ class Option:
     def refusal(self, value: Any) -> str:
         """What is wrong with a value, "" if nothing."""
         if self.kind in ("literal", "names"):
-            wanted = int if self.kind == "literal" else str
-            if isinstance(value, tuple) and all(type(one) is wanted for one in value):
-                return "" if self.kind == "names" or all(one > 0 for one in value) else "its numbers must be above 0"
-            return f"it must be a tuple of {'whole numbers' if wanted is int else 'names'}"
+            return self._tuple_refusal(value)
         if self.kind == "choice":
             return "" if value in self.choices else f"it must be one of {', '.join(map(repr, self.choices))}"
         kinds = {"int": int, "float": (int, float), "bool": bool, "str": str}[self.kind]
@@ -74,6 +72,22 @@ class Option:
             return f"it must be at least {self.minimum:g}"
         if self.maximum is not None and not value <= self.maximum:
             return f"it must be at most {self.maximum:g}"
+        return ""
+
+
+    def _tuple_refusal(self, value: Any) -> str:
+        if self.kind == "names":
+            good = isinstance(value, tuple) and all(isinstance(one, str) for one in value)
+            return "" if good else "it must be a tuple of names"
+        # Whole numbers are sizes; what has a point by default may be any number.
+        whole = all(type(one) is int for one in self.default)
+        kinds = (int,) if whole else (int, float)
+        if not isinstance(value, tuple) or not value or not all(type(one) in kinds for one in value):
+            return f"it must be a tuple of {'whole ' * whole}numbers"
+        if self.count and len(value) != self.count:
+            return f"it must be a tuple of {self.count} numbers"
+        if not all(math.isfinite(one) and (one > 0 or not whole) for one in value):
+            return "its numbers must be above 0" if whole else "its numbers must be finite"
         return ""
 
 

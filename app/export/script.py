@@ -192,7 +192,8 @@ def training_script(job: Job, model_module_name: str = "model", script: str = "t
         "evaluated": steps.evaluated(training, terms),
         **script_scores.parts(training, spec),
         "run_constants": steps.constants(training),
-        "torch_imports": steps.imports(training, terms.target.startswith("F.")) + script_scores.imports(training),
+        "torch_imports": steps.imports(training, terms.target.startswith("F.")) + script_scores.imports(training)
+        + script_data.torch_imports(job),
     }
     own = [data["imports"], "import time\n" if training.max_minutes is not None else "", steps.typing_imports(training)]
     data["imports"] = "".join(sorted(_merged("".join(own).splitlines()), key=_by_module))

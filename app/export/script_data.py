@@ -14,6 +14,8 @@ from app.data.config import DataConfig
 from app.data.known import DIGITS
 from app.data.sources import options_of
 from app.data.spec import CLASSES, TOKENS, VALUES, SourceSpec
+from app.data.transform_list import calls as transform_calls
+from app.data.transform_list import is_random
 from app.export.script_steps import Terms
 from app.export.script_text import quoted
 from app.training.choices import CLASS_IDS, LOSSES
@@ -43,7 +45,7 @@ class Reading:
 
 def data_parts(job: Job, spec: SourceSpec) -> dict[str, str]:
     """The parts of the script's text that differ between data."""
-    from app.data import readers, splits
+    from app.data import readers, splits, transforms
 
     data, options = job.data, options_of(job.data)
     reading = _file(spec, job) if spec.picks else _READINGS[spec.key](options, job)
@@ -54,6 +56,9 @@ def data_parts(job: Job, spec: SourceSpec) -> dict[str, str]:
         functions.append(splits.stratified_split)
     if spec.as_bytes:
         functions.append(readers.as_floats)
+    if is_random(data.train_transforms):
+        functions.append(transforms.augmented)
+        reading.imports = (*reading.imports, "from collections.abc import Callable")
     if options.get("standardise"):
         functions.append(splits.standardised)
     if data.class_weights:
@@ -61,7 +66,7 @@ def data_parts(job: Job, spec: SourceSpec) -> dict[str, str]:
     load = _authors_lines(data, reading) if spec.own_split else _split_lines(spec, options, reading)
     option = 'parser.add_argument("--data", type=Path, default=Path(DATA), help="where the data are")'
     return {
-        "needs": reading.needs,
+        "needs": _needs(reading.needs, "torchvision" if torch_imports(job) else ""),
         "imports": "".join(f"{line}\n" for line in ("from pathlib import Path", *reading.imports)),
         "constants": "\n".join(_constants(data, spec, reading)),
         "readers": "\n\n".join(inspect.getsource(function) for function in functions).rstrip(),
@@ -73,6 +78,11 @@ def data_parts(job: Job, spec: SourceSpec) -> dict[str, str]:
     }
 
 
+def _needs(words: str, more: str) -> str:
+    """What the script needs, in words, and what its transforms need."""
+    return words if more in words else f"{words.replace(' and ', ', ')} and {more}"
+
+
 def _constants(data: DataConfig, spec: SourceSpec, reading: Reading) -> list[str]:
     lines = [f"DATA = {quoted(reading.folder)}"] if reading.folder else []
     if not spec.own_split:
@@ -80,6 +90,10 @@ def _constants(data: DataConfig, spec: SourceSpec, reading: Reading) -> list[str
     if not spec.own_split or data.test_fraction:
         lines.append(f"TEST_FRACTION = {data.test_fraction!r}")
         lines += [f"SPLIT_SEED = {data.split_seed!r}"] if spec.key != "file.text" else []
+    for name, chosen in (("TRAINING", data.train_transforms), ("EVALUATION", data.eval_transforms)):
+        if chosen:
+            calls = [f"        {call}," for call in transform_calls(chosen)]
+            lines.append("\n".join([f"{name} = v2.Compose(", "    [", *calls, "    ]", ")"]))
     return [*lines, *reading.constants]
 
 
@@ -128,8 +142,18 @@ def terms(job: Job, spec: SourceSpec) -> Terms:
         output = "output.transpose(1, -1)"
     axis = {CLASSES: "1", TOKENS: "-1", VALUES: ""}[spec.task]
     correct = f"(output.argmax({axis}) == labels[batch]).sum()" if axis else ""
-    inputs = "as_floats(samples[batch])" if spec.as_bytes else "samples[batch]"
-    return Terms(inputs, inputs, target=target, output=output, correct=correct, picture=len(spec.shape) == 3)
+    stored = "as_floats(samples[batch])" if spec.as_bytes else "samples[batch]"
+    inputs = validated = stored
+    if job.data.train_transforms:
+        inputs = f"augmented({stored}, TRAINING)" if is_random(job.data.train_transforms) else f"TRAINING({stored})"
+    if job.data.eval_transforms:
+        validated = f"EVALUATION({stored})"
+    return Terms(inputs, validated, target=target, output=output, correct=correct, picture=len(spec.shape) == 3)
+
+
+def torch_imports(job: Job) -> str:
+    """What the transforms want of torchvision."""
+    return "from torchvision.transforms import v2\n" if job.data.train_transforms or job.data.eval_transforms else ""
 
 
 def balance(job: Job, spec: SourceSpec) -> str:

@@ -25,6 +25,11 @@ class Terms:
     correct: str = "(output.argmax(1) == labels[batch]).sum()"
     picture: bool = False
 
+    @property
+    def ready(self) -> str:
+        """The inputs to learn from, once they are made of the samples."""
+        return "samples[batch]" if self.inputs == "samples[batch]" else "inputs"
+
 
 def seeds(config: TrainingConfig) -> str:
     """What is set before anything is drawn."""
@@ -93,7 +98,7 @@ def numbered(config: TrainingConfig) -> str:
 
 
 def _forward(config: TrainingConfig, terms: Terms) -> list[str]:
-    inputs, lines = terms.inputs, []
+    inputs, lines = terms.ready, []
     if config.mixup:
         lines.append(f"inputs, others, share = mixed({inputs}, MIXUP)")
         inputs = "inputs"
@@ -153,7 +158,7 @@ def _moved(config: TrainingConfig) -> list[str]:
 def _plain(config: TrainingConfig, terms: Terms) -> list[str]:
     many = config.accumulate > 1
     zero = "optimizer.zero_grad(set_to_none=True)"
-    lines = ["if not waiting:", f"    {zero}"] if many else [zero]
+    lines = [*_drawn(terms), "if not waiting:", f"    {zero}"] if many else [*_drawn(terms), zero]
     lines += [*_forward(config, terms), *_finite(config)]
     part = "(loss / ACCUMULATE)" if many else "loss"
     scaled = config.amp == "float16"
@@ -169,10 +174,16 @@ def _plain(config: TrainingConfig, terms: Terms) -> list[str]:
     return lines + [f"    {line}" for line in [*update, "waiting = 0"]]
 
 
+def _drawn(terms: Terms) -> list[str]:
+    """The inputs of a batch, where something is made of the samples: once a batch, in full precision."""
+    return [f"inputs = {terms.inputs}"] if terms.ready != terms.inputs else []
+
+
 def _with_closure(config: TrainingConfig, terms: Terms) -> list[str]:
     body = ["optimizer.zero_grad(set_to_none=True)", *_forward(config, terms), "loss.backward()",
             *_clip(config), "told.append((output, loss.detach()))", "return loss"]  # fmt: skip
     return [
+        *_drawn(terms),
         "told: list[tuple[Tensor, Tensor]] = []",
         "",
         "def closure() -> Tensor:",
@@ -186,9 +197,12 @@ def _with_closure(config: TrainingConfig, terms: Terms) -> list[str]:
 
 def evaluated(config: TrainingConfig, terms: Terms) -> str:
     """Output and loss of a batch that nothing is learnt from."""
-    body = [f"output = model({last_channels(config, terms.validated, terms.picture)})",
+    plain = terms.validated == "samples[batch]"
+    inputs = terms.validated if plain else "inputs"
+    before = "" if plain else _block([f"inputs = {terms.validated}"], 3) + "\n"
+    body = [f"output = model({last_channels(config, inputs, terms.picture)})",
             f"loss = loss_function({terms.output}, {terms.target})"]  # fmt: skip
-    return _block([line.replace("device.type", "samples.device.type") for line in cast(config, body)], 3)
+    return before + _block([line.replace("device.type", "samples.device.type") for line in cast(config, body)], 3)
 
 
 def imports(config: TrainingConfig, functional: bool) -> str:

@@ -251,8 +251,8 @@ class _Run:
 
         skipped: NotFinite | None = None
         with GENERATOR:
-            state = torch.get_rng_state() if self._at_once else None
             inputs, labels = next(batches)
+            state = torch.get_rng_state() if self._at_once else None
             if watcher.look_due:
                 watcher.begin()
             try:
