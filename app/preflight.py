@@ -19,6 +19,7 @@ from app.data.counts import training_count
 from app.data.sources import DataError, SourceSpec, spec_of
 from app.data.spec import CLASSES, TOKENS, VALUES
 from app.frozen import FrozenMap
+from app.knob_checks import problems as knob_problems
 from app.project import Project
 from app.start_weights import problems as start_problems
 from app.training.choices import CLASS_IDS, LOSSES, OPTIMIZERS
@@ -49,6 +50,7 @@ def problems(project: Project, analysis: Analysis) -> tuple[Problem, ...]:
         *_outputs(project.graph, analysis, source),
         *_learning(project.graph, analysis),
         *_training(project, analysis),
+        *knob_problems(project, analysis, training_count(project.data), source),
         *(start_problems(project.training.start, analysis.source) if analysis.runnable else ()),
     )
 
@@ -89,7 +91,12 @@ def _training(project: Project, analysis: Analysis) -> list[Problem]:
     if not analysis.runnable:
         return []
     ops = analysis.walk.catalog if analysis.walk and analysis.walk.catalog else with_blocks(catalog(), project.blocks)
-    return training(analysis, ops, settings.loss.name, settings.batch_size, training_count(project.data))
+    samples = training_count(project.data)
+    if samples is not None and settings.one_batch:
+        samples = min(samples, settings.batch_size)
+    elif samples is not None and project.data.drop_last and samples > settings.batch_size:
+        samples -= samples % settings.batch_size
+    return training(analysis, ops, settings.loss.name, settings.batch_size, samples)
 
 
 def job(project: Project, analysis: Analysis, data_root: str | None = None) -> Job:

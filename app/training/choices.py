@@ -172,6 +172,8 @@ def make_schedule(schedule: Schedule, optimizer: Optimizer) -> Any:
 def _check_warmup(schedule: Schedule) -> None:
     if schedule.per not in ("step", "epoch"):
         raise ChoiceError(f"A schedule moves per step or per epoch, not per {schedule.per}.")
+    if schedule.choice.name == PLATEAU and schedule.per != "epoch":
+        raise ChoiceError(f"{PLATEAU} moves per epoch: it waits for the validation loss, which comes once an epoch.")
     if schedule.warmup and schedule.choice.name in NO_WARMUP:
         raise ChoiceError(f"{schedule.choice.name} takes no warmup{NO_WARMUP[schedule.choice.name]}.")
 
@@ -205,7 +207,8 @@ def check_schedule(schedule: Schedule, optimizer: Choice) -> None:
     """Make the scheduler over an optimizer and let it move three times. Raises ChoiceError."""
     made, closure = _tried(optimizer)
     moving = make_schedule(schedule, made)
-    for _ in range(3):
+    given = schedule.choice.params.get("total_steps")
+    for _ in range(min(3, given) if isinstance(given, int) else 3):
         _build(optimizer, lambda: made.step(closure))
         _build(schedule.choice, lambda: moving.step(*([0.0] if schedule.choice.name == PLATEAU else [])))
 

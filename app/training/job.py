@@ -79,6 +79,8 @@ def _check_steps(training: TrainingConfig) -> None:
         for name, plain in (("accumulate", 1), ("amp", ""), ("not_finite", "stop")):
             if getattr(training, name) != plain:
                 raise JobError(f"LBFGS runs a batch several times in one step: set {name} to {plain or 'none'}.")
+        if training.groups or training.no_decay:
+            raise JobError("LBFGS takes no groups of parameters: take the groups away, and no_decay with them.")
 
 
 def _is_number(value: Any) -> bool:

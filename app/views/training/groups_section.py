@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
 from app.background import Background, Failure
 from app.frozen import FrozenMap
+from app.net_paths import Layer, is_known
 from app.training import choices
 from app.training.choices import ChoiceError, Param
 from app.training.config import Choice, Group, TrainingConfig
@@ -19,7 +20,6 @@ from app.views.inspector.values import same, show
 from app.views.training.knob_section import KnobSection
 from app.views.training.knobs import NO_DECAY
 from app.views.training.path_list import PathLine, pick_layer
-from app.views.training.paths import Layer
 from app.views.widgets import Button
 from app.views.widgets.painting import label
 
@@ -157,9 +157,8 @@ class GroupsSection(KnobSection):
         self._mark()
 
     def _mark(self) -> None:
-        known = {layer.path for layer in self._layers or ()}
         for path, box in self.boxes.items():
-            box.head.set_known(self._layers is None or path in known or path.rpartition(".")[0] in known)
+            box.head.set_known(self._layers is None or is_known(path, self._layers))
 
     def _say(self, problem: str = "") -> None:
         """What a group is, or why there can be none."""

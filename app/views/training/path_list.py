@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
+from app.net_paths import Layer, is_known
 from app.views.inspector.picker import Pick, Picker
 from app.views.numbers import grouped_digits
-from app.views.training.paths import Layer
 from app.views.widgets import Button, icon_button
 from app.views.widgets.painting import label, set_property
 
@@ -103,9 +103,8 @@ class PathList(QWidget):
         self._mark()
 
     def _mark(self) -> None:
-        known = {path for layer in self._layers or () for path in layer.modules}
         for path, line in self.lines.items():
-            line.set_known(self._layers is None or path in known)
+            line.set_known(self._layers is None or is_known(path, self._layers))
 
     def ask(self) -> Picker:
         """Ask which layer to add."""

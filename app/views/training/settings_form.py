@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QScrollArea, QVBoxLayout, QWidget
 from app.background import Background
 from app.data.config import DataConfig
 from app.document import Document
+from app.net_paths import layers_of
 from app.project import Project
 from app.source import Source
 from app.training import choices
@@ -28,7 +29,6 @@ from app.views.training.groups_section import GroupsSection
 from app.views.training.knob_section import KnobSection
 from app.views.training.live_rate import LiveRate
 from app.views.training.path_list import PathList
-from app.views.training.paths import layers_of
 from app.views.training.schedule_section import ScheduleSection, length_of
 from app.views.widgets import Banner, Button, ChoiceField
 from app.views.widgets.painting import label
@@ -175,6 +175,7 @@ class TrainingForm(QWidget):
         for part in (self.data, *self.sections):
             column.addWidget(part)
         column.addStretch(1)
+        self._column = column
         self.area = QScrollArea()
         self.area.setWidgetResizable(True)
         self.area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -185,6 +186,10 @@ class TrainingForm(QWidget):
         outer.addWidget(self.area)
 
     # --- What others tell
+
+    def add_section(self, section: Folding) -> None:
+        """Put a section of somebody else's below the others."""
+        self._column.insertWidget(self._column.count() - 1, section)
 
     def set_devices(self, devices: Sequence[Device]) -> None:
         """The devices that torch found, fastest first; torch is there from now on."""

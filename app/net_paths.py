@@ -1,4 +1,4 @@
-"""Which modules of the net a person can choose by their paths, and which are frozen. No Qt here."""
+"""Which modules of a project's net there are by their paths, and which are frozen."""
 
 from __future__ import annotations
 
@@ -52,3 +52,12 @@ def _layers(project: Project, analysis: Analysis, graph: Graph, way: Path, froze
         block = project.blocks.get(node.op.removeprefix(PREFIX)) if node.op.startswith(PREFIX) else None
         if block is not None:
             yield from _layers(project, analysis, block.graph, (*way, (key, 0)), still)
+
+
+def is_known(path: str, layers: tuple[Layer, ...]) -> bool:
+    """Whether a path leads to a module of the net, into one of them, or is the beginning of such a path."""
+    return any(
+        f"{path}.".startswith(f"{known}.") or known.startswith(f"{path}.")
+        for layer in layers
+        for known in (layer.path, *layer.modules)
+    )
