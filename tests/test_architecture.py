@@ -27,7 +27,8 @@ LEAVES = "atomic frozen source layer_files rng resources torchvision_import"
 
 # Values and pure functions over them.
 PURE = """
-    project project_file run_file sheet_file library trust own_layers preflight inspection examples builder data
+    project project_file run_file sheet_file library trust own_layers preflight net_paths knob_checks inspection
+    examples builder data
     training telemetry autograd export drawing layout graphviz_export state_dicts start_weights weights_files runs
     remote
 """
@@ -57,7 +58,9 @@ ARROWS = {
     "state_dicts": "export training.start",  # what a file holds against what a net has
     "weights_files": "training.config training.start",  # where start weights lie: a store, then beside the project
     "start_weights": "state_dicts weights_files project project_file builder.problems export training",
-    "preflight": "project builder data training start_weights",  # whether net, data and loss fit, before a run
+    "net_paths": "project builder",  # which modules there are to choose from
+    "knob_checks": "project builder data.spec training net_paths",  # knobs of the training against net and data
+    "preflight": "project builder data training start_weights knob_checks",  # whether net, data and loss fit
     "inspection": "builder data training autograd",  # one batch of the data through the net, for the tape
     "examples": "project project_file preflight builder data.sources",  # what is said of an example before it is opened
     "run_file": "sheet_file data.config training.config",
