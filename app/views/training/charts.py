@@ -80,6 +80,7 @@ class Chart(Card):
     def _mark_epochs(self) -> None:
         epochs = self.history.epochs
         self.plot.backdrop.set_epochs(self.scale.of(epochs["step"], epochs["seconds"]).tolist())
+        self.plot.backdrop.set_marks(self.scale.of(self.history.rates_set["step"]).tolist())
 
     def _epoch_at(self, index: int | None) -> int | None:
         """The row of the last epoch that had ended by a step; None if there is none."""

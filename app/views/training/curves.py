@@ -19,6 +19,7 @@ from app.views.training.gradient_map import GradientMap
 from app.views.training.gradients import nodes_by_layer
 from app.views.training.memory_plot import MemoryChart
 from app.views.training.overlays import Other
+from app.views.training.rate_chart import RateChart
 from app.views.training.session import Run
 from app.views.training.timescale import Mode, TimeScale
 from app.views.widgets.empty import EmptyState
@@ -30,7 +31,7 @@ STAGGER = 20  # milliseconds between the redraws of two charts
 
 
 class Curves(QWidget):
-    """Loss, accuracy, gradient map, memory and throughput of one run.
+    """Loss, accuracy, learning rate, gradient map, memory and throughput of one run.
 
     `refresh()` says that the history may have grown; the page redraws soon, if it can be seen, and never more often
     than `FASTEST` and `SHARE` allow. `controls` is a widget of its own that may be put beside the tabs.
@@ -44,7 +45,10 @@ class Curves(QWidget):
         super().__init__(parent)
         self.loss, self.accuracy = LossChart(), AccuracyChart()
         self.gradients, self.memory, self.throughput = GradientMap(), MemoryChart(), ThroughputChart()
-        self.charts: tuple[Chart, ...] = (self.loss, self.accuracy, self.gradients, self.memory, self.throughput)
+        self.rate = RateChart()
+        self.charts: tuple[Chart, ...] = (
+            self.loss, self.accuracy, self.rate, self.gradients, self.memory, self.throughput
+        )  # fmt: skip
         self.controls = CurveControls(self)
         self._history = History()
         self._scale = TimeScale(self._history)
@@ -71,12 +75,16 @@ class Curves(QWidget):
         side.addWidget(self.memory)
         side.addWidget(self.throughput)
         side.setSizes([180, 110])
+        middle = QSplitter(Qt.Orientation.Vertical)
+        middle.addWidget(self.accuracy)
+        middle.addWidget(self.rate)
+        middle.setSizes([180, 110])
         self.cards = QSplitter(Qt.Orientation.Horizontal)
-        for card, share in ((self.loss, 320), (self.accuracy, 225), (self.gradients, 285), (side, 295)):
+        for card, share in ((self.loss, 320), (middle, 225), (self.gradients, 285), (side, 295)):
             self.cards.addWidget(card)
             self.cards.setStretchFactor(self.cards.count() - 1, share)
         self.cards.setSizes([320, 225, 285, 295])
-        for splitter in (self.cards, side):
+        for splitter in (self.cards, side, middle):
             splitter.setChildrenCollapsible(False)
             splitter.setHandleWidth(1)
         hint = "Loss, accuracy, gradient norms and memory are drawn here while a run goes on."
