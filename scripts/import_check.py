@@ -47,9 +47,17 @@ for module in theirs.modules():
 
 def share():
     """Load strictly what theirs holds: parameters by reference, as two sets of large ones may not fit."""
-    mine = {id(p) for p in theirs.parameters()}
+    assert one_tensor(ours) == one_tensor(theirs), "other names are one tensor"
+    mine = {id(p): torch.nn.Parameter(p.detach(), p.requires_grad) for p in theirs.parameters()}
     state = theirs.state_dict(keep_vars=True)
-    ours.load_state_dict({k: v.detach() if id(v) in mine else v.clone() for k, v in state.items()}, assign=True)
+    ours.load_state_dict({k: mine[id(v)] if id(v) in mine else v.clone() for k, v in state.items()}, assign=True)
+
+def one_tensor(model):
+    """The names of parameters that are one tensor, in groups."""
+    groups = {}
+    for name, p in model.named_parameters(remove_duplicate=False):
+        groups.setdefault(id(p), set()).add(name)
+    return sorted(map(sorted, groups.values()))
 
 def leaves(value):
     if isinstance(value, torch.Tensor):
