@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,27 @@ class WatchPoints:
         if self.memory is not None and self.memory <= 0:
             return f"The line of the memory is {self.memory:,} bytes; it must be above 0."
         return ""
+
+
+def to_text(points: WatchPoints) -> str:
+    """As settings keep them."""
+    return json.dumps(asdict(points))
+
+
+def from_text(text: str) -> WatchPoints:
+    """Back again; nothing is watched where the text cannot be read or holds what cannot be watched."""
+    try:
+        raw = json.loads(text)
+        points = WatchPoints(
+            bool(raw["not_finite"]),
+            *(None if raw[name] is None else kind(raw[name]) for name, kind in _KINDS.items()),
+        )
+    except (ValueError, TypeError, KeyError):
+        return WatchPoints()
+    return WatchPoints() if points.problem() else points
+
+
+_KINDS: dict[str, Any] = {"gradient_norm": float, "dead": float, "memory": int}
 
 
 @dataclass(frozen=True)

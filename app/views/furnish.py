@@ -109,6 +109,8 @@ def _exporting(window: MainWindow) -> None:
 def _links(window: MainWindow) -> None:
     from app.views.page_links import PageLinks
     from app.views.runs_control import RunsControl
+    from app.views.watch_control import WatchControl
 
     window.page_links = PageLinks(window)
     window.runs_control = RunsControl(window)
+    window.watch_control = WatchControl(window)

@@ -319,7 +319,7 @@ class MainWindow(QMainWindow):
     def banner_acted(self) -> None:
         """The banner's button: the layer that failed, or the whole story."""
         failed = getattr(self, "_failure", None)
-        if failed is None or self.layer_links.speaks():
+        if failed is None or self.layer_links.speaks() or self.watch_control.speaks:
             return
         if failed.node in self.document.project.graph.nodes:
             self.jump_to(failed.node)
@@ -363,6 +363,7 @@ class MainWindow(QMainWindow):
         self.settings.geometry = self.saveGeometry()
         self.settings.state = self.saveState()
         self.settings.sync()
+        self.training_form.data.close_reader()
         self.background.close()
         event.accept()
 

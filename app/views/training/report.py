@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.training.events import Caught, EpochDone, Event, Failed, Finished, Paused, RateSet, Resumed, Saved, Skipped, Started
+from app.training.events import (
+    Caught,
+    EpochDone,
+    Event,
+    Failed,
+    Finished,
+    Paused,
+    RateSet,
+    Resumed,
+    Saved,
+    Skipped,
+    Started,
+)
 from app.training.scores import SCORES
 from app.views.training import figures
 

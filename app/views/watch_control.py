@@ -1,0 +1,100 @@
+"""Watch points in the window: the section that sets them, the run that has them, and the banner when one holds."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QTimer
+
+from app.training import peek
+from app.training.events import Caught, Event
+from app.training.watch_points import WatchPoints, from_text, to_text
+from app.views.training.batch_dialog import BatchDialog
+from app.views.training.session import Run
+from app.views.training.watch_section import WatchSection
+
+if TYPE_CHECKING:
+    from app.views.main_window import MainWindow
+
+LOOK = "Look at the batch"
+AGAIN = 30  # milliseconds between two looks whether the run has answered
+
+
+class WatchControl(QObject):
+    """Gives every run the watch points, and says when one of them holds."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        self.section = WatchSection()
+        self.section.show_points(from_text(window.settings.watch_points))
+        self.section.changed.connect(self._changed)
+        self.dialog: BatchDialog | None = None
+        self._caught: Caught | None = None
+        self._asked: Future | None = None
+        self._title = ""
+        window.training_form.add_section(self.section)
+        window.session.runStarted.connect(self._run_started)
+        window.session.told.connect(self._told)
+        window.session.stateChanged.connect(self._state)
+        window.banner.acted.connect(self._acted)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether the banner is about a watch point."""
+        return bool(self._title) and self._window.banner.title() == self._title
+
+    def _changed(self, points: WatchPoints) -> None:
+        self._window.settings.watch_points = to_text(points)
+        self._give()
+
+    def _run_started(self, _run: Run) -> None:
+        self._caught = None
+        self._give()
+
+    def _give(self) -> None:
+        thread = self._window.session.thread
+        if thread is not None:
+            thread.control.watch = self.section.points
+
+    def _told(self, events: list[Event]) -> None:
+        for event in events:
+            if isinstance(event, Caught):
+                self._show(event)
+
+    def _show(self, caught: Caught) -> None:
+        self._caught, self._title = caught, caught.message
+        window = self._window
+        window.banner.set("warning", self._title, "The run stands. Run goes on, Step takes one more batch.", LOOK)
+        window.banner.show()
+        if caught.node is not None and caught.node in window.document.project.graph.nodes:
+            window.network_selection.set([caught.node], self)
+
+    def _state(self, state: str) -> None:
+        if state != "paused" and self.speaks:
+            self._window.banner.hide()
+
+    def _acted(self) -> None:
+        thread = self._window.session.thread
+        if not self.speaks or thread is None or self._asked is not None:
+            return
+        self._asked = thread.run_between_steps(peek.caught_batch)
+        self._look()
+
+    def _look(self) -> None:
+        """Open the dialog once the run has answered; the window does not wait for it."""
+        future = self._asked
+        if future is None:
+            return
+        if not future.done():
+            QTimer.singleShot(AGAIN, self, self._look)
+            return
+        self._asked = None
+        error = future.exception()
+        found = None if error is not None else future.result()
+        if found is None or self._caught is None:
+            self._window.refuse("The batch cannot be shown", str(error or "The run has gone on and let go of it."))
+            return
+        self.dialog = BatchDialog(found, self._caught.message, self._window)
+        self.dialog.open()
