@@ -18,6 +18,9 @@ def add(commands: Any) -> None:
     runs = commands.add_parser("runs", help="list the runs that are kept beside a project")
     runs.add_argument("project", type=Path, help="a project, or a folder of runs")
     runs.add_argument("--json", action="store_true", help="a JSON line a run")
+    runs.add_argument("--run", metavar="NAME", help="the run to export, by its number or name; the newest by default")
+    runs.add_argument("--tensorboard", type=Path, metavar="DIR", help="write a run as TensorBoard event files")
+    runs.add_argument("--data", type=Path, help="folder of downloaded data sets")
     runs.set_defaults(command=run)
 
 
@@ -26,6 +29,9 @@ def run(options: argparse.Namespace) -> int:
     from app.runs import store
 
     found = store.listed(folder_of(options.project))
+    if options.tensorboard:
+        print(_exported(options, found))
+        return 0
     if options.json:
         for kept in found:
             print(json.dumps(_plain(kept), ensure_ascii=False))
@@ -43,6 +49,26 @@ def run(options: argparse.Namespace) -> int:
         cells += [f"{text:>{width}}" for text, width in zip(right, widths[3:], strict=True)]
         print("  ".join(cells).rstrip())
     return 0
+
+
+def _exported(options: argparse.Namespace, found: list[Kept]) -> Path:
+    """Write the run that was asked for as event files; returns their folder."""
+    from app import cli, own_layers, preflight
+    from app.data.sources import DataError
+    from app.runs import store, tensorboard
+    from app.runs.record import RunError
+
+    try:
+        if not found:
+            raise RunError(f"{options.project}: no runs are kept")
+        kept = store.find(found[0].folder.parent, options.run) if options.run else found[0]
+        project = store.project_of(kept)
+        own_layers.admit(project, False)
+        job = preflight.job(project, cli.sound(project), str(options.data) if options.data else None)
+        with cli.writing(options.tensorboard):
+            return tensorboard.export(kept, job, options.tensorboard)
+    except (RunError, DataError) as error:
+        raise cli.Refused(str(error)) from error
 
 
 def folder_of(project: Path) -> Path:

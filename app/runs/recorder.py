@@ -94,11 +94,15 @@ class Recorder:
             else:
                 self._go_on(self._going_on())
             record.write(folder, self._record)
-            if self._watch is not None:
-                self._watcher = self._watch(folder)
+        unkept = self.problem
+        if self._watch is not None and not unkept:
+            try:
+                self._watcher = self._watch(self.kept.folder)
+            except (OSError, ValueError, RuntimeError) as error:  # of its data, its disk, or what it wants installed
+                self.problem = f"TensorBoard's files are not written: {error}"
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._thread.start()
-        return self.problem
+        return unkept
 
     def _go_on(self, there: GoingOn) -> None:
         folder = self.kept.folder

@@ -155,7 +155,7 @@ class RunControl(QObject):
             return
         if self._wants_data(project):
             return
-        watch = self._keeper.watch if self._keeper is not None else None
+        watch = self._keeper.watch(job) if self._keeper is not None else None
         recorder = Recorder(kept, project, job.source.text, lambda: going_on(kept, checkpoint), watch)
         self._begun(self._session.start(job, recorder=recorder, resume=checkpoint, history=history), project)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QUrl
 from PySide6.QtGui import QDesktopServices
+from PySide6.QtWidgets import QFileDialog
 
 from app import own_layers, preflight, project_file
 from app.background import Failure
@@ -62,6 +63,16 @@ def prepare(kept: Kept, epochs: int, data_root: str) -> GoesOn:
     return GoesOn(kept, project, preflight.job(project, analysis, data_root), store.history_of(kept), checkpoint)
 
 
+def exported(kept: Kept, folder: Path, data_root: str | None = None) -> Path:
+    """Write a run that is kept as event files. Raises RunError, OSError, DataError."""
+    from app.builder.analysis import analyse
+    from app.runs import tensorboard
+
+    project = store.project_of(kept)
+    analysis = analyse(project.graph, own_layers.ops_of(project))
+    return tensorboard.export(kept, preflight.job(project, analysis, data_root), folder)
+
+
 def _told(kept: tuple[Kept, ...]) -> tuple[Setting, ...]:
     return compare.settings(kept)
 
@@ -99,6 +110,10 @@ class RunsControl(QObject):
         panel.opened.connect(self.open_folder)
         panel.continued.connect(self.go_on)
         panel.forked.connect(self.fork)
+        panel.exported.connect(self.ask_export)
+        panel.event_files = window.settings.event_files
+        panel.eventFilesChanged.connect(self.write_event_files)
+        self.write_event_files(panel.event_files)
         keeper.refresh()
 
     def _ask(self, key: str, title: str, function, *arguments, then) -> None:  # type: ignore[no-untyped-def]
@@ -212,6 +227,27 @@ class RunsControl(QObject):
             control.go_on(found.kept, found.project, found.job, found.history, found.checkpoint)
 
         self._ask("run goes on", f"{kept.record.title} cannot go on", prepare, kept, epochs, root, then=ready)
+
+    def write_event_files(self, wanted: bool) -> None:
+        """Whether runs from now on also write TensorBoard's files, while they go on."""
+        self._window.settings.event_files = wanted
+        self._window.runs_keeper.event_files = wanted
+
+    def ask_export(self, kept: Kept) -> None:
+        """Ask for a folder, and write a run as TensorBoard event files."""
+        start = str(self._window.settings.export_folder)
+        name = QFileDialog.getExistingDirectory(self._window, "A folder for TensorBoard's event files", start)
+        if name:
+            self.export(kept, Path(name))
+
+    def export(self, kept: Kept, folder: Path) -> None:
+        """Write a run as TensorBoard event files below a folder."""
+        root = str(self._window.settings.data_folder)
+
+        def done(target: Path) -> None:
+            self._window.say(f"{kept.record.title} is written for TensorBoard", f"tensorboard --logdir {target}")
+
+        self._ask("run exported", f"{kept.record.title} was not written", exported, kept, folder, root, then=done)
 
     def fork(self, kept: Kept, checkpoint: Checkpoint) -> None:
         """Start a new run of the open project from the weights of a checkpoint."""

@@ -37,7 +37,7 @@ class RunsKeeper(QObject):
         self._busy: Callable[[], bool] = lambda: False
         self._waiting = False
         self._word: tuple[SignalInstance, str, str] | None = None
-        self.watch: Callable[[Path], Watcher] | None = None  # somebody who writes event files, made on the run's thread
+        self.event_files = False  # whether a run writes TensorBoard's as it goes on
         self.folder = self._home()
         document.replaced.connect(self._replaced)
         document.path_changed.connect(self._path_changed)
@@ -56,7 +56,19 @@ class RunsKeeper(QObject):
             return None
         if not self._beside:
             self._made.append(kept.folder)
-        return Recorder(kept, project, job.source.text, watch=self.watch)
+        return Recorder(kept, project, job.source.text, watch=self.watch(job))
+
+    def watch(self, job: Job) -> Callable[[Path], Watcher] | None:
+        """Who is told what a run tells besides its own tables, made on the run's thread."""
+        if not self.event_files:
+            return None
+
+        def begun(folder: Path) -> Watcher:
+            from app.runs import tensorboard
+
+            return tensorboard.watch(folder, job)
+
+        return begun
 
     def _elsewhere(self, project: Project, parent: Parent | None, name: str, error: OSError) -> Kept | None:
         folder = store.runs_unsaved(self._settings.runs_folder, project.name)

@@ -1,0 +1,180 @@
+"""A run as TensorBoard event files: scalars in groups, histograms, pictures of a batch, and the graph.
+
+What a run that goes on tells is written as it comes, its weights at every checkpoint; a run that is kept is written
+anew, to the same tags. TensorBoard is an extra: `pip install tapedeck[tensorboard]`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.runs import going_on, store
+from app.runs.record import RunError
+from app.runs.store import Kept
+from app.training.events import EpochDone, Event, GradientNorms, MemorySample, Saved, StepDone
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.utils.tensorboard import SummaryWriter
+
+    from app.training.job import Job
+
+FOLDER = "tensorboard"
+MISSING = "TensorBoard is not installed. Install it: pip install tapedeck[tensorboard]"
+PICTURES = 32  # samples of the batch that is shown
+
+# The column of an event and the tag of its scalar; what stands before the stroke is one group in TensorBoard.
+STEP = {"loss": "loss/train", "rate": "rate/learning rate"}
+EPOCH = {
+    "train_loss": "loss/train, epoch",
+    "val_loss": "loss/validation",
+    "train_accuracy": "accuracy/train",
+    "val_accuracy": "accuracy/validation",
+}
+MEMORY = {"allocated": "memory/allocated", "reserved": "memory/reserved", "peak": "memory/peak"}
+PROCESS = "memory/process"
+
+
+def writer(folder: Path) -> SummaryWriter:
+    """A writer of event files into a folder. Raises RunError without TensorBoard, OSError if it cannot be written."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise RunError(MISSING) from error
+    folder.mkdir(parents=True, exist_ok=True)
+    return SummaryWriter(str(folder))
+
+
+class Events:
+    """Writes what is told. `began` is the time of the run's first step, as seconds since 1970."""
+
+    def __init__(self, out: Any, began: float) -> None:
+        self._out, self._began = out, began
+
+    def tell(self, events: list[Event]) -> None:
+        """Write these; histograms of the weights come with their checkpoints."""
+        for event in events:
+            match event:
+                case StepDone():
+                    self._scalars(event, STEP, event.seconds)
+                case EpochDone():
+                    self._scalars(event, EPOCH, event.seconds)
+                    for name, value in event.metrics:
+                        self._scalar(f"metrics/{name}", value, event.step, event.seconds)
+                case GradientNorms():
+                    for layer, norm in zip(event.layers, event.norms, strict=True):
+                        self._scalar(f"gradient norm/{layer}", norm, event.step, None)
+                case MemorySample():
+                    self._scalars(event, MEMORY, event.seconds)
+                    self._scalar(PROCESS, event.resident, event.step, event.seconds)
+                case Saved() if not event.problem:
+                    self.weights(Path(event.path))
+
+    def weights(self, checkpoint: Path) -> None:
+        """Histograms of the weights in a checkpoint; one that is gone by now is left out."""
+        from app.training.checkpoint import CheckpointError, load
+
+        try:
+            state = load(checkpoint)
+        except CheckpointError:
+            return
+        for name, value in state["model"].items():
+            if value.is_floating_point() and value.numel() > 1:
+                self._out.add_histogram(f"weights/{name}", value, state["position"]["step"])
+
+    def close(self) -> None:
+        self._out.close()
+
+    def _scalars(self, event: Any, tags: dict[str, str], seconds: float) -> None:
+        for column, tag in tags.items():
+            self._scalar(tag, getattr(event, column), event.step, seconds)
+
+    def _scalar(self, tag: str, value: float | None, step: int, seconds: float | None) -> None:
+        if value is not None and value == value:
+            self._out.add_scalar(tag, value, step, None if seconds is None else self._began + seconds)
+
+
+def begin(out: Any, job: Job) -> None:
+    """Write the pictures of the first samples, and the graph of the net. Draws from no generator of the run's."""
+    import torch
+
+    from app.data.sources import load
+    from app.rng import borrowed
+    from app.source import make_module
+
+    data = load(job.data, job.data_root)
+    with borrowed():
+        torch.manual_seed(job.training.seed)
+        chunk = torch.arange(min(PICTURES, job.training.batch_size, len(data.train)))
+        batch, _labels = next(iter(data.train.batches(iter([chunk]))))
+        pictures = _pictures(batch)
+        if pictures is not None:
+            out.add_images("batch/samples", pictures, 0)
+        model = make_module(job.source).eval()
+        try:
+            out.add_graph(model, batch[:1])
+        except Exception as error:  # tracing runs the net, which raises what it pleases
+            out.add_text("graph", f"The net cannot be traced: {error}")
+    out.flush()
+
+
+def _pictures(batch: Tensor) -> Tensor | None:
+    """Samples as pictures from 0 to 1, shape (samples, channels, height, width); None if they are none."""
+    if batch.ndim != 4 or batch.shape[1] not in (1, 3) or not batch.is_floating_point():
+        return None
+    low, high = batch.amin(), batch.amax()
+    return (batch - low) / (high - low).clamp_min(1e-12)
+
+
+def watch(folder: Path, job: Job) -> Events:
+    """Event files in a run's folder, written as it goes on. Raises as `writer` and `begin`."""
+    out = writer(folder / FOLDER)
+    begin(out, job)
+    return Events(out, datetime.now().timestamp())
+
+
+def export(kept: Kept, job: Job, folder: Path) -> Path:
+    """Write a run that is kept as event files; returns their folder.
+
+    Raises RunError, OSError, and DataError where the data are not there any more.
+    """
+    target = folder / f"{kept.record.project}-{kept.record.title}".replace("/", "-")
+    out = writer(target)
+    began = datetime.fromisoformat(kept.record.began).timestamp()
+    events = Events(out, began)
+    try:
+        begin(out, job)
+        events.tell(list(_told(kept)))
+        for checkpoint in reversed(going_on.checkpoints(kept)):
+            events.weights(checkpoint.path)
+    finally:
+        events.close()
+    return target
+
+
+def _told(kept: Kept) -> list[Event]:
+    """The events that a run's tables were made of."""
+    from app.runs import tables
+
+    found: list[Event] = []
+    names, columns = tables.read(kept.folder / store.STEPS)
+    whole = {"step", "epoch", "samples"}
+    for row in columns.T.tolist():
+        found.append(StepDone(**{n: int(v) if n in whole else v for n, v in zip(names, row, strict=True)}))
+    names, columns = tables.read(kept.folder / store.EPOCHS)
+    for row in columns.T.tolist():
+        values: dict[str, Any] = {n: None if v != v else v for n, v in zip(names, row, strict=True)}
+        metrics = tuple((name, values.pop(name)) for name in names[7:])
+        values |= {"epoch": int(values["epoch"]), "step": int(values["step"])}
+        found.append(EpochDone(**values, metrics=metrics))
+    names, columns = tables.read(kept.folder / store.GRADIENTS)
+    for row in columns.T.tolist():
+        found.append(GradientNorms(int(row[0]), tuple(names[1:]), tuple(row[1:])))
+    names, columns = tables.read(kept.folder / store.MEMORY)
+    for row in columns.T.tolist():
+        values = {n: None if v != v else v for n, v in zip(names, row, strict=True)}
+        values |= {"step": int(row[0]), "scope": "device" if values["allocated"] is not None else "process"}
+        found.append(MemorySample(**values))
+    return found
