@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from app.views.docks import PageHeights
+
 if TYPE_CHECKING:
     from app.views.main_window import MainWindow
 
 
+HEIGHT = 338  # of the page "Layer", px
+
+
 def furnishing(window: MainWindow) -> Iterator[None]:
     """Each step makes a page and puts it under its tab; the last one connects them."""
-    steps = (_inspector, _outline, _code, _training, _costs, _curves, _runs, _room, _exporting, _links, _library)
+    steps = (_inspector, _outline, _code, _training, _costs, _curves, _runs, _evaluation, _room, _exporting, _links, _layer, _library)
     for step in steps:
         step(window)
         yield
@@ -76,6 +81,28 @@ def _runs(window: MainWindow) -> None:
     window.console, window.runs = Console(), RunPanel()
     window.bottom.pane.fill("console", window.console)
     window.bottom.pane.fill("runs", window.runs)
+
+
+def _evaluation(window: MainWindow) -> None:
+    from app.views.training.evaluation_control import EvaluationControl
+    from app.views.training.evaluation_page import EvaluationPage
+
+    window.evaluation = EvaluationPage()
+    window.evaluation_control = EvaluationControl(window.evaluation, window)
+    window.bottom.pane.fill("evaluation", window.evaluation)
+
+
+def _layer(window: MainWindow) -> None:
+    from app.views.layer_control import LayerControl
+    from app.views.training.layer_page import LayerPage
+
+    window.layer_page = LayerPage()
+    window.bottom.pane.add("layer", "Layer", "layers", window.layer_page)
+    window.bottom.pane.add_corner(window.layer_page.controls)
+    window.layer_page.controls.setVisible(window.bottom.pane.page == "layer")
+    window.bottom.pane.shown.connect(lambda key: window.layer_page.controls.setVisible(key == "layer"))
+    window.bottom.findChild(PageHeights).set_first("layer", HEIGHT)
+    window.layer_control = LayerControl(window)
 
 
 def _room(window: MainWindow) -> None:

@@ -187,6 +187,7 @@ class MainWindow(QMainWindow):
         self.bottom.pane.add("curves", "Curves", "curves")
         self.bottom.pane.add("console", "Console", "console")
         self.bottom.pane.add("runs", "Runs", "runs")
+        self.bottom.pane.add("evaluation", "Evaluation", "check")
         self.addDockWidget(Qt.DockWidgetArea.LeftDockWidgetArea, self.left)
         self.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, self.right)
         self.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, self.bottom)
@@ -197,7 +198,7 @@ class MainWindow(QMainWindow):
         self.setCorner(Qt.Corner.BottomLeftCorner, Qt.DockWidgetArea.BottomDockWidgetArea)
         self.resizeDocks([self.left, self.right], [220, 304], Qt.Orientation.Horizontal)
         self.resizeDocks([self.bottom], [LIST_HEIGHT], Qt.Orientation.Vertical)
-        PageHeights(self, self.bottom, {"cost": COST_HEIGHT, "curves": CURVES_HEIGHT}, LIST_HEIGHT)
+        PageHeights(self, self.bottom, {"cost": COST_HEIGHT, "curves": CURVES_HEIGHT, "evaluation": CURVES_HEIGHT}, LIST_HEIGHT)
 
     def _restore(self) -> None:
         """Size, place and docks as they were left."""
