@@ -1,0 +1,107 @@
+"""In the window: the learning rate of a run under way, the range test, the dry run, one batch by heart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from app import project_file
+from app.views import theme
+from app.views.dialogs.dry_run import DryRunDialog
+from app.views.dialogs.find_rate import FindRateDialog
+from app.views.main_window import MainWindow
+from tests.test_window_runs import closed, opened, small
+
+LEFT = Qt.MouseButton.LeftButton
+
+
+@pytest.fixture
+def window(qtbot: QtBot, qapp: QApplication, tmp_path: Path) -> Iterator[MainWindow]:
+    theme.apply(qapp, "dark")
+    file = tmp_path / "net.tape"
+    project_file.write(small(epochs=10_000), file)
+    made = opened(qtbot, file)
+    yield made
+    closed(made)
+
+
+def test_the_rate_of_a_run_is_typed_and_drawn_and_told(qtbot: QtBot, window: MainWindow) -> None:
+    window.actions_by_key["run"].trigger()
+    rates = window.training_form.live_rate
+    qtbot.waitUntil(lambda: window.session.history is not None and len(window.session.history.steps) > 3, timeout=60_000)
+    window.actions_by_key["set-rate"].trigger()
+    qtbot.waitUntil(lambda: rates.field.isEnabled() and rates.isVisible())
+    window.actions_by_key["set-rate"].trigger()
+    assert rates.field.hasFocus()
+    qtbot.keyClicks(rates.field, "0.0002")
+    qtbot.keyClick(rates.field, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: window.session.history.steps["rate"][-1] == pytest.approx(0.0002), timeout=60_000)
+    assert list(window.session.history.rates_set["rate"]) == [pytest.approx(0.0002)]
+    qtbot.waitUntil(lambda: any("set to 2e−4 by hand" in text for text in window.console.texts))
+    assert window.document.project == project_file.read(window.document.path), "the project keeps its own"
+    window.session.stop()
+    qtbot.waitUntil(lambda: not window.session.active)
+    assert not rates.isVisible()
+    window.actions_by_key["set-rate"].trigger()
+    assert window.training_form.optimizer.form.editor("lr").has_focus()
+
+
+def test_a_rate_that_is_none_is_refused_in_words(qtbot: QtBot, window: MainWindow) -> None:
+    window.run_control.set_rate(0.1)
+    assert window.banner.isVisible() and window.banner.title() == "No run goes on"
+    rates = window.training_form.live_rate
+    rates.show_rate(0.5)
+    rates.field.set_value(0.0)
+    heard: list[float] = []
+    rates.wanted.connect(heard.append)
+    rates.apply()
+    assert rates.field.invalid() == "A learning rate is above 0." and not heard
+
+
+def test_a_rate_is_found_and_used_as_one_step(qtbot: QtBot, window: MainWindow) -> None:
+    window.actions_by_key["find-rate"].trigger()
+    dialog = window.findChild(FindRateDialog)
+    dialog.batches.set_value(20)
+    qtbot.mouseClick(dialog.start_button, LEFT)
+    qtbot.waitUntil(lambda: dialog.result_shown is not None, timeout=60_000)
+    assert dialog.plot.isVisible() and dialog.words.text()
+    qtbot.mouseClick(dialog.plot, LEFT, pos=QPoint(dialog.plot.width() // 2, 60))
+    rate = dialog.rate.value()
+    assert dialog.result_shown.rates[0] < rate < dialog.result_shown.rates[-1]
+    qtbot.mouseClick(dialog.use_button, LEFT)
+    assert window.document.project.training.optimizer.params["lr"] == rate
+    assert window.document.undo_stack.count() == 1
+    assert not window.session.runs, "no run was made of it"
+
+
+def test_closing_the_range_test_ends_it(qtbot: QtBot, window: MainWindow) -> None:
+    window.actions_by_key["find-rate"].trigger()
+    dialog = window.findChild(FindRateDialog)
+    dialog.batches.set_value(100_000)
+    dialog.start()
+    errand = dialog._errand
+    with qtbot.waitSignal(errand.finished, timeout=30_000):
+        qtbot.keyClick(dialog, Qt.Key.Key_Escape)
+
+
+def test_a_dry_run_says_what_was_measured(qtbot: QtBot, window: MainWindow) -> None:
+    window.right.pane.show_page("training")
+    window.actions_by_key["dry-run"].trigger()
+    qtbot.waitUntil(lambda: window.findChild(DryRunDialog) is not None, timeout=60_000)
+    dialog = window.findChild(DryRunDialog)
+    assert dialog.heading.text() == "Everything goes together"
+    dialog.accept()
+    assert not window.session.runs
+
+
+def test_one_batch_by_heart_is_a_switch_and_a_command(qtbot: QtBot, window: MainWindow) -> None:
+    window.actions_by_key["overfit"].trigger()
+    assert window.document.project.training.one_batch
+    assert window.training_form.numbers.editor("one_batch").field.isChecked()
+    window.actions_by_key["overfit"].trigger()
+    assert not window.document.project.training.one_batch
