@@ -16,7 +16,10 @@ HEIGHT = 338  # of the page "Layer", px
 
 def furnishing(window: MainWindow) -> Iterator[None]:
     """Each step makes a page and puts it under its tab; the last one connects them."""
-    steps = (_inspector, _outline, _code, _training, _costs, _curves, _runs, _evaluation, _room, _exporting, _links, _layer, _library)
+    steps = (
+        _inspector, _outline, _code, _training, _costs, _curves, _runs, _evaluation,
+        _room, _exporting, _links, _layer, _library,
+    )  # fmt: skip
     for step in steps:
         step(window)
         yield

@@ -61,7 +61,7 @@ class Figures(QWidget):
             self._grid.addWidget(told, place, 0)
             self._grid.addWidget(number, place, 1, Qt.AlignmentFlag.AlignRight)
         self._heading.setText(f"{figures.count(found.count)} {found.part} samples")
-        words = f"{found.weights[:1].upper()}{found.weights[1:]}, {found.seconds:.2g} s."
+        words = f"{found.weights[:1].upper()}{found.weights[1:]}, {found.seconds:.2g}\N{NO-BREAK SPACE}s."
         if found.augment:
             words += f" Classes by the mean of {found.views} views of each picture; the loss is of the picture itself."
         self._note.setText(words)
@@ -107,6 +107,7 @@ class EvaluationPage(QWidget):
         column.addWidget(self.banner)
         column.addWidget(body, 1)
         self._connect()
+        self.export.setEnabled(False)
         self.set_busy("")
 
     # building

@@ -118,7 +118,7 @@ class _Tiles(QWidget):
             words = QRectF(box.left(), box.top() + SIDE + 2, box.width(), 2 * LINE)
             _write(painter, sample.title, "label", tone, QRectF(words.left(), words.top(), words.width(), LINE))
             below = QRectF(words.left(), words.top() + LINE, words.width(), LINE)
-            _write(painter, sample.detail, "axis", look.text3, below)
+            _write(painter, sample.detail.replace(", loss ", " · "), "axis", look.text3, below)
             return
         first = QRectF(words.left(), words.top() + 2, words.width() * 0.62, 18)
         last = QRectF(first.right(), first.top(), words.width() - first.width(), 18)
