@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from app import project_file
+from app.data.sources import DataError
 from app.project import Project
 from app.runs import lock, record, store, tables
 from app.runs.going_on import GoingOn
@@ -98,7 +99,7 @@ class Recorder:
         if self._watch is not None and not unkept:
             try:
                 self._watcher = self._watch(self.kept.folder)
-            except (OSError, ValueError, RuntimeError) as error:  # of its data, its disk, or what it wants installed
+            except (OSError, DataError, ValueError, RuntimeError) as error:  # also of what is not installed
                 self.problem = f"TensorBoard's files are not written: {error}"
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._thread.start()

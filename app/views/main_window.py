@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from app.views.training.settings_form import TrainingForm
 
 EXAMPLE = "digits.tape"
-LIST_HEIGHT, COST_HEIGHT, CURVES_HEIGHT = 176, 262, 338
+LIST_HEIGHT, HEIGHTS = 176, {"cost": 262, "runs": 262, "curves": 338, "evaluation": 338}
 
 
 class MainWindow(QMainWindow):
@@ -198,7 +198,7 @@ class MainWindow(QMainWindow):
         self.setCorner(Qt.Corner.BottomLeftCorner, Qt.DockWidgetArea.BottomDockWidgetArea)
         self.resizeDocks([self.left, self.right], [220, 304], Qt.Orientation.Horizontal)
         self.resizeDocks([self.bottom], [LIST_HEIGHT], Qt.Orientation.Vertical)
-        PageHeights(self, self.bottom, {"cost": COST_HEIGHT, "curves": CURVES_HEIGHT, "evaluation": CURVES_HEIGHT}, LIST_HEIGHT)
+        PageHeights(self, self.bottom, HEIGHTS, LIST_HEIGHT)
 
     def _restore(self) -> None:
         """Size, place and docks as they were left."""
@@ -398,4 +398,3 @@ def _project_in(event: QDropEvent) -> Path | None:
     urls = event.mimeData().urls()
     path = Path(urls[0].toLocalFile()) if len(urls) == 1 and urls[0].isLocalFile() else None
     return path if path is not None and path.suffix == ".tape" else None
-

@@ -86,7 +86,7 @@ class Overlays:
         for line in self._lines:
             values = self._values(line.other.history, line.smoother)[2]
             text = figures.figure(float(values[-1])) if len(values) else "–"
-            found.append(Entry(line.other.title, text, line.color))
+            found.append(Entry(line.other.title, text, line.color, short=line.other.title))
         return found
 
     def end(self, mode: Mode) -> float:

@@ -1,0 +1,150 @@
+"""What goes wrong in the midst of a run: the word that it gives, and that nothing kept is lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.data.config import DataConfig
+from app.project import Project
+from app.runs import going_on, store
+from app.runs.recorder import Recorder
+from app.source import Source
+from app.training import checkpoint
+from app.training.control import Control
+from app.training.events import Event, Failed, Finished, Saved, StepDone
+from app.training.job import Job
+from app.training.loop import train
+from tests.test_runs_store import kept_run, project
+from tests.training_jobs import SMALL_NET, job, losses, net, run
+
+
+def failing(error: str, at: int = 8) -> Source:
+    """A net whose forward raises `error` the `at`-th time."""
+    return net(
+        ["self.calls = iter(range(1, 10**9))", "self.linear1 = nn.Linear(64, 10)"],
+        [f"if self.training and next(self.calls) == {at}:", f"    raise {error}",
+         "return self.linear1(x.flatten(1))"],
+    )  # fmt: skip
+
+
+def failed(source: Source, folder: Path, **training: Any) -> tuple[store.Kept, Failed]:
+    recorder, events = kept_run(folder, job(source, epochs=2, **training))
+    last = events[-1]
+    assert isinstance(last, Failed) and recorder.kept.state == "failed"
+    ending = recorder.kept.record.ending
+    assert ending is not None and (ending.message, ending.cure, ending.step) == (last.message, last.cure, last.step)
+    return recorder.kept, last
+
+
+def test_an_exception_at_a_step_is_told_and_the_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    source = failing("ValueError('seven is enough')")
+    kept, told = failed(source, tmp_path, save_every=5)
+    assert told.message == "Step 8 failed with ValueError: seven is enough" and "seven is enough" in told.traceback
+    assert told.cure.startswith("The traceback tells the line.")
+    assert [each.step for each in going_on.checkpoints(kept)] == [5]
+    # From there on the 8th forward is that of step 13.
+    again, events = kept_run(tmp_path, job(source, epochs=2, save_every=5), go_on=kept)
+    assert [event.step for event in events if isinstance(event, StepDone)] == list(range(6, 13))
+    told_losses = store.history_of(again.kept).steps["loss"].tolist()
+    assert told_losses == losses(run(job(failing("ValueError", at=13), epochs=2)))[:12]
+
+
+def test_out_of_memory_says_how_to_do_with_less(tmp_path: Path) -> None:
+    error = "torch.OutOfMemoryError('CUDA out of memory. Tried to allocate 20.00 GiB')"
+    kept, told = failed(failing(error), tmp_path, save_every=3)
+    assert told.kind == "memory" and "Step 8 ran out of memory: CUDA out of memory" in told.message
+    assert told.cure == "Make the batch smaller: batch_size is 64, try 32."
+    assert [each.step for each in going_on.checkpoints(kept)] == [6, 3]
+
+
+def test_data_that_are_removed_do_not_disturb_a_run_and_are_asked_for_by_the_next(tmp_path: Path) -> None:
+    file = tmp_path / "points.npz"
+    rng = np.random.default_rng(0)
+    np.savez(file, inputs=rng.normal(size=(200, 1, 8, 8)).astype(np.float32), labels=rng.integers(0, 10, 200))
+    a_job = job(SMALL_NET, data=DataConfig(source="file.tensors", path=str(file)), epochs=4, save_every=2)
+    events: list[Event] = []
+    control = Control()
+    for event in train(a_job, control, folder=tmp_path / "checkpoints"):
+        events.append(event)
+        if isinstance(event, StepDone) and event.step == 3:
+            file.unlink()
+    assert isinstance(events[-1], Finished) and events[-1].reason == "done", events[-1]
+    longer = Job(a_job.source, a_job.data, job(epochs=5).training)
+    told = list(train(longer, resume=tmp_path / "checkpoints" / checkpoint.LAST))[-1]
+    assert isinstance(told, Failed) and told.kind == "data" and "points.npz" in told.message
+
+
+def test_a_folder_that_becomes_unwritable_is_told_once_and_the_run_goes_on(tmp_path: Path) -> None:
+    a_job = job(epochs=2, save_every=10)
+    kept = store.begin(tmp_path, project(a_job))
+    kept.checkpoints.write_text("a file where the folder of the checkpoints would be")
+    recorder, events = kept_run_into(kept, a_job)
+    problems = [event.problem for event in events if isinstance(event, Saved)]
+    assert problems and all("checkpoints" in text and "The run goes on without it." in text for text in problems)
+    assert recorder.kept.state == "done" and losses(events) == losses(run(a_job))
+    with pytest.raises(ValueError, match="has no checkpoint that can be read, so it cannot go on"):
+        going_on.newest(recorder.kept)
+
+
+def kept_run_into(kept: store.Kept, a_job: Job) -> tuple[Recorder, list[Event]]:
+    recorder = Recorder(kept, project(a_job), a_job.source.text)
+    recorder.begin()
+    events = []
+    for event in train(a_job, folder=recorder.checkpoints):
+        events.append(event)
+        if (problem := recorder.take(event)) is not None:
+            events.append(problem)
+    recorder.close()
+    return recorder, events
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+from app.project import Project
+from app.runs import store
+from tests.test_runs_faults import kept_run_into
+from tests.training_jobs import job, losses
+from app.training.events import Saved
+
+a_job = job(epochs=2, save_every=10, threads=1)
+kept = store.begin(Path(sys.argv[1]), Project("full", data=a_job.data, training=a_job.training))
+import torch, app.training.loop, sklearn.datasets
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
+recorder, events = kept_run_into(kept, a_job)
+print(type(events[-1]).__name__, recorder.kept.state)
+print(losses(events))
+print({event.problem.split(": ", 1)[-1] for event in events if isinstance(event, Saved)})
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="limits of POSIX")
+@pytest.mark.parametrize(
+    ("room", "word"),
+    [(9000, "The run goes on without it."), (600, "The run goes on, and is not kept.")],
+    ids=["no room for a checkpoint", "no room for what it tells"],
+)
+def test_a_disk_that_is_full_is_told_and_the_run_goes_on(tmp_path: Path, room: int, word: str) -> None:
+    command = [sys.executable, "-c", FULL, str(tmp_path), str(room)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent.parent)
+    assert done.returncode == 0, done.stderr
+    ended, told_losses, problems = done.stdout.splitlines()
+    assert ended.startswith("Finished") and word in problems, problems
+    assert told_losses == str(losses(run(job(epochs=2, threads=1))))
+    (kept,) = store.listed(tmp_path)
+    if kept.checkpoints.exists():
+        assert list(kept.checkpoints.iterdir()) == [], "no half file is left"
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="nobody keeps root from writing")
+def test_a_read_only_folder_is_said_before_the_run(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(OSError, match="Permission denied"):
+        store.begin(tmp_path / "net.runs", Project())
