@@ -119,3 +119,29 @@ def test_the_parts_are_counted_as_they_will_be():
     assert data_words.parts(SOURCES["sklearn.wine"], config) == (115, 45, 18)
     mnist = replace(config, source="torchvision.MNIST")
     assert data_words.parts(SOURCES["torchvision.MNIST"], mnist) == (60_000, 9_000, 1_000)
+
+
+def test_transforms_are_added_moved_and_removed_with_pictures_before_and_after(qtbot, section):
+    section.training_transforms.put("RandomRotation")
+    section.training_transforms.put("Normalize")
+    names = [one.name for one in section._config.train_transforms]
+    assert names == ["RandomRotation", "Normalize"]
+    assert [one.name for one in section._config.eval_transforms] == ["Normalize"], "what does not draw goes into both"
+    section.training_transforms.items[1].raised.emit()
+    assert [one.name for one in section._config.train_transforms] == ["Normalize", "RandomRotation"]
+    section.training_transforms.items[1].form.edited.emit("degrees", 45, None)
+    assert section._config.train_transforms[1].params == FrozenMap(degrees=45.0)
+    section.look()
+    settled(qtbot, section)
+    preview = section.batch.preview
+    assert len(preview.before) == len(preview.pictures) == 8 and preview.low == -1
+    assert not section.batch.grab().isNull() and "Above: before the transforms." in section.batch_words.text()
+    section.training_transforms.items[0].removed.emit()
+    assert [one.name for one in section._config.train_transforms] == ["RandomRotation"]
+    section.training_transforms.put("Resize")
+    assert section._config.train_transforms[-1].params == FrozenMap(size=(8, 8)), "as large as the pictures are"
+
+
+def test_tables_are_offered_no_transforms(section):
+    section.show_config(DataConfig("sklearn.iris"))
+    assert not section.training_transforms.isVisible() and not section.eval_transforms.isVisible()

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from app.data.config import DataConfig
+from app.data.readers import as_floats
+from app.data.samples import TensorSamples
 from app.data.sources import Watch, load, look
-from app.data.spec import CLASSES, TOKENS, DataInfo, SourceSpec
+from app.data.spec import CLASSES, TOKENS, DataInfo, Dataset, SourceSpec
 
 SHOWN = 8
 COLUMNS = 6
@@ -21,9 +23,9 @@ COLUMNS = 6
 class Preview:
     """The first samples of the training part as a step gets them.
 
-    `pictures` are (height, width, 3) arrays of bytes, stretched over the range of the batch; `captions` are the labels,
-    one a sample. `rows` are the first columns of a table, their names first; `texts` are pieces of a text. `low` and
-    `high` are the range of the batch.
+    `pictures` are (height, width, 3) arrays of bytes, stretched over the range of the batch, and `before` the same ones
+    before their transforms, if there are any; `captions` are the labels, one a sample. `rows` are the first columns
+    of a table, their names first; `texts` are pieces of a text. `low` and `high` are the range of the batch.
     """
 
     spec: SourceSpec
@@ -36,6 +38,7 @@ class Preview:
     label_dtype: str
     captions: tuple[str, ...] = ()
     pictures: tuple[Any, ...] = ()
+    before: tuple[Any, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
     texts: tuple[str, ...] = ()
 
@@ -58,9 +61,18 @@ def preview(config: DataConfig, root: str | Path | None, batch: int, watch: Watc
         _name(labels),
         captions=() if spec.task == TOKENS else tuple(_caption(spec, label) for label in known),
         pictures=tuple(map(_picture, few)) if _pictured(inputs) else (),
+        before=_before(config, data) if _pictured(inputs) else (),
         rows=_rows(spec, few) if inputs.ndim == 2 and spec.task != TOKENS else (),
         texts=tuple(_text(spec, sample) for sample in few) if spec.task == TOKENS else (),
     )
+
+
+def _before(config: DataConfig, data: Dataset) -> tuple[Any, ...]:
+    """The first pictures as they are kept."""
+    if not config.train_transforms or not isinstance(data.train, TensorSamples):
+        return ()
+    kept = data.train.inputs[:SHOWN]
+    return tuple(map(_picture, as_floats(kept) if kept.dtype == torch.uint8 else kept))
 
 
 def _name(values: Tensor) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QFontMetricsF, QImage, QPainter, QPaintEvent
@@ -24,6 +25,7 @@ class BatchView(QWidget):
         super().__init__(parent)
         self._preview: Preview | None = None
         self._images: list[QImage] = []
+        self._before: list[QImage] = []  # the same ones before their transforms, painted above them
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     @property
@@ -32,10 +34,8 @@ class BatchView(QWidget):
 
     def show_preview(self, preview: Preview | None) -> None:
         self._preview = preview
-        pictures = preview.pictures if preview is not None else ()
-        self._images = [
-            QImage(p.data, p.shape[1], p.shape[0], 3 * p.shape[1], QImage.Format.Format_RGB888).copy() for p in pictures
-        ]
+        self._images = _images(preview.pictures) if preview is not None else []
+        self._before = _images(preview.before) if preview is not None else []
         self.setAccessibleName(_words(preview) if preview is not None else "")
         self.setVisible(preview is not None)
         self._fit()
@@ -55,8 +55,11 @@ class BatchView(QWidget):
             return 0
         if self._images:
             lines = -(-len(self._images) // self._across())
-            return lines * (CELL + CAPTION + GAP)
+            return lines * self._line()
         return LINE * (len(self._preview.rows) or len(self._preview.texts))
+
+    def _line(self) -> int:
+        return CELL + CAPTION + GAP + (CELL + 2 if self._before else 0)
 
     def sizeHint(self) -> QSize:
         return QSize(280, self._height())
@@ -86,10 +89,11 @@ class BatchView(QWidget):
         painter.setPen(current().color("text2"))
         across = self._across()
         for number, image in enumerate(self._images):
-            left, top = number % across * (CELL + GAP), number // across * (CELL + CAPTION + GAP)
-            scale = CELL / max(image.width(), image.height())
-            width, height = image.width() * scale, image.height() * scale
-            painter.drawImage(QRectF(left + (CELL - width) / 2, top + (CELL - height) / 2, width, height), image)
+            left, top = number % across * (CELL + GAP), number // across * self._line()
+            if self._before:
+                _paint(painter, self._before[number], left, top)
+                top += CELL + 2
+            _paint(painter, image, left, top)
             self._write(painter, preview.captions[number], QRectF(left, top + CELL, CELL, CAPTION))
 
     def _paint_rows(self, painter: QPainter, preview: Preview) -> None:
@@ -101,6 +105,21 @@ class BatchView(QWidget):
             last = preview.captions[line - 1] if line else "label"
             for place, text in enumerate((*row, last)):
                 self._write(painter, text, QRectF(place * width, line * LINE, width - 6, LINE), right=True)
+
+
+def _images(pictures: Sequence[Any]) -> list[QImage]:
+    """Arrays (height, width, 3) of bytes as images with memory of their own."""
+    return [
+        QImage(each.data, each.shape[1], each.shape[0], 3 * each.shape[1], QImage.Format.Format_RGB888).copy()
+        for each in pictures
+    ]
+
+
+def _paint(painter: QPainter, image: QImage, left: float, top: float) -> None:
+    """An image in the middle of its cell, as large as fits."""
+    scale = CELL / max(image.width(), image.height())
+    width, height = image.width() * scale, image.height() * scale
+    painter.drawImage(QRectF(left + (CELL - width) / 2, top + (CELL - height) / 2, width, height), image)
 
 
 def _words(preview: Preview) -> str:

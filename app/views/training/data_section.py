@@ -10,9 +10,10 @@ from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QProgressBar, QVBoxLayout, QWidget
 
 from app.background import Failure
-from app.data.config import DataConfig
+from app.data.config import DataConfig, Transform
 from app.data.sources import SOURCES, DataError, default_root, is_present, options_of, spec_of
 from app.data.spec import VALUES, ReadingStopped, SourceSpec
+from app.data.transform_list import is_random
 from app.frozen import FrozenMap
 from app.training.choices import Param
 from app.training.job import JobError, check_data
@@ -23,6 +24,7 @@ from app.views.training import data_words as words
 from app.views.training.batch_view import BatchView
 from app.views.training.columns_table import ColumnsTable
 from app.views.training.data_reader import DataReader
+from app.views.training.transforms_list import TransformsList
 from app.views.widgets import Button, ChoiceField, Section
 from app.views.widgets.painting import label, set_property
 
@@ -87,6 +89,12 @@ class DataSection(Section):
             form.set_docs({param.name: param.doc for param in params})
             form.edited.connect(self._set)
             form.reset.connect(lambda name: self._set(name, getattr(DataConfig, name), None))
+        self.training_transforms = TransformsList("Transforms in training", random=True)
+        self.eval_transforms = TransformsList("Transforms in evaluation", random=False)
+        self.training_transforms.edited.connect(self._transform)
+        self.eval_transforms.edited.connect(
+            lambda made, what, merge: self._put(replace(self._config, eval_transforms=made), what, merge)
+        )
         self.own_split = label("", "label", "text3", wrap=True)
         self.balance = label("", "label", "text3", wrap=True)
         self.batch_words = label("", "label", "text2", wrap=True)
@@ -110,7 +118,8 @@ class DataSection(Section):
         self.body_layout.addWidget(self.stop, 0, Qt.AlignmentFlag.AlignLeft)
         self.body_layout.addWidget(self.columns)
         self.body_layout.addLayout(self._options_place)
-        for part in (self.bad, self.split, self.own_split, self.loading, self.balance):
+        for part in (self.bad, self.split, self.own_split, self.loading, self.balance, self.training_transforms,
+                     self.eval_transforms):  # fmt: skip
             self.body_layout.addWidget(part)
         row = QHBoxLayout()
         row.addWidget(self.show_batch)
@@ -148,6 +157,7 @@ class DataSection(Section):
         self.pick.setVisible(bare is not None and bool(bare.picks))
         self.show_batch.setVisible(bare is not None and not missing and not problem and not self.reader.busy)
         self._say(bare, spec, problem, missing)
+        self._show_transforms(bare)
         if bare is not None and bare.picks and config.path and spec is not None and not spec.is_read and not problem:
             self.look()
 
@@ -208,8 +218,34 @@ class DataSection(Section):
         if self.options is not None:
             self.options.set_values({k: v for k, v in self._config.options.items() if k in self.options.rows})
 
+    def _show_transforms(self, bare: SourceSpec | None) -> None:
+        """The lists are for pictures, and for what a project has though they are none."""
+        config = self._config
+        try:
+            shape = spec_of(replace(config, train_transforms=(), eval_transforms=())).shape
+        except DataError:
+            shape = ()
+        for part, chosen in ((self.training_transforms, config.train_transforms),
+                             (self.eval_transforms, config.eval_transforms)):  # fmt: skip
+            part.shape = shape
+            part.show_transforms(chosen)
+            part.setVisible(bare is not None and (bool(chosen) or (len(shape) == 3 and shape[0] in (1, 3))))
+
+    def _transform(self, made: tuple[Transform, ...], what: str, merge: str | None) -> None:
+        """What is added that does not draw is wanted in evaluation as well."""
+        config = replace(self._config, train_transforms=made)
+        added = made[len(self._config.train_transforms) :]
+        if added and not is_random(added):
+            config = replace(config, eval_transforms=(*config.eval_transforms, *added))
+        self._put(config, what, merge)
+
+    def _put(self, config: DataConfig, what: str, merge: str | None) -> None:
+        self.chosen.emit(config, what, f"data/{merge}" if merge else None)
+
     def _choose_source(self, key: str) -> None:
-        config = replace(self._config, source=key, path="", options=FrozenMap())
+        config = replace(
+            self._config, source=key, path="", options=FrozenMap(), train_transforms=(), eval_transforms=()
+        )
         self.chosen.emit(config, f"Set data to {SOURCES[key].label}", None)
 
     def _pick(self) -> None:
@@ -249,7 +285,7 @@ class DataSection(Section):
         if self.options is not None:
             for name in changed:
                 self.options.set_problem(name, "")
-        self.chosen.emit(config, what, f"data/{merge}" if merge else None)
+        self._put(config, what, merge)
 
     def _set(self, name: str, value: Any, merge: str | None) -> None:
         config = replace(self._config, **{name: value})
@@ -262,7 +298,7 @@ class DataSection(Section):
                 form.set_problem(name, str(error))
                 return
         form.set_problem(name, "")
-        self.chosen.emit(config, f"Set {name.replace('_', ' ')}", f"data/{merge}" if merge else None)
+        self._put(config, f"Set {name.replace('_', ' ')}", merge)
 
     # --- Reading
 

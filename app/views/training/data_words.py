@@ -72,7 +72,8 @@ def bad(spec: SourceSpec, policy: str) -> str:
 def batch(preview: Preview) -> str:
     """Shape, dtype and range of the inputs and the labels of a batch."""
     shape, labels = "×".join(map(str, preview.shape)), "×".join(map(str, preview.label_shape))
+    seen = " Above: before the transforms." if preview.before else ""
     return (
         f"A batch: inputs {shape} {preview.dtype}, from {preview.low:.4g} to {preview.high:.4g}; "
-        f"labels {labels} {preview.label_dtype}."
+        f"labels {labels} {preview.label_dtype}.{seen}"
     )
