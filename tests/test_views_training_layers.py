@@ -1,11 +1,17 @@
 """The map of layers and steps shows what was chosen, and names what goes wrong."""
 
+import numpy as np
 import pytest
 from PySide6.QtCore import Qt
 
-from app.training.events import GradientNorms, LayerFigures, Started, StepDone
+from app.telemetry.histogram import BINS, Histogram
+from app.training.events import GradientNorms, Histograms, LayerFigures, Started, StepDone
 from app.training.history import History
+from app.training.inside import Inside
+from app.training.peek import Channels
 from app.views.training.curves import Curves
+from app.views.training.inside_card import InsideCard
+from app.views.training.layer_page import LayerPage
 from tests.training_jobs import SMALL_NET
 
 
@@ -71,3 +77,50 @@ def test_a_run_without_looks_shows_an_empty_map(qtbot):
     for key in ("weight", "update", "dead"):
         curves.gradients.set_quantity(key)
         assert curves.gradients.bounds is None
+
+
+def some(low: float, high: float) -> Histogram:
+    return Histogram("linear1", low, high, (1,) * BINS)
+
+
+def test_the_page_of_a_layer_shows_how_its_values_are_spread_and_how_far_they_move(qtbot, history):
+    for step in (1, 10, 20):
+        history.add(Histograms(step, "weights", (some(-1.0, 1.0 + step),)))
+    page = LayerPage()
+    qtbot.addWidget(page)
+    page.resize(1400, 310)
+    page.set_history(history)
+    page.set_layers(("linear1", "linear2"))
+    page.show()
+    qtbot.waitExposed(page)
+    assert page.values.heading.texts[1] == ""
+    with qtbot.waitSignal(page.layerChosen) as told:
+        page.list.setFocus()
+        qtbot.keyClick(page.list, Qt.Key.Key_Down)
+    assert told.args == ["linear2"] and page.values.heading.texts[1] == "none yet"
+    page.show_layer("linear1")
+    assert page.list.value() == "linear1"
+    assert page.values.heading.texts[1] == "\u22121.00 to 21.0 at 20" and page.ratio.heading.texts[2] == "0.00100"
+    low, high = page.ratio.plot.view.viewRange()[1]
+    assert low < -3 < high
+    page.values.kind.set_value("gradients")
+    assert page.values.heading.texts[1] == "none yet"
+
+
+def test_the_inside_of_a_layer_is_shown_with_what_it_was_made_from(qtbot):
+    card = InsideCard()
+    qtbot.addWidget(card)
+    card.resize(600, 300)
+    card.show()
+    assert "Choose a layer" in card.words.text() and card.shown is None
+    channels = Channels(np.arange(48, dtype=np.float32).reshape(3, 4, 4), 5, "conv1: 5×4×4")
+    card.show_inside(Inside("conv1", 7, 100, "3", np.zeros((1, 8, 8)), channels, None, "fresh weights, seed 0"))
+    assert card.grid.count == 3 and card.picture.isVisible()
+    assert card.heading.texts[1] == "conv1: 5×4×4; 2 more"
+    assert card.words.text() == "of 100, label 3; with fresh weights, seed 0"
+    card.what.set_value("filters")
+    assert card.grid.count == 0 and card.heading.texts[1] == "no filters to picture"
+    with qtbot.waitSignal(card.wanted) as told:
+        card.sample.setFocus()
+        qtbot.keyClick(card.sample, Qt.Key.Key_Up)
+    assert told.args == [1]

@@ -93,6 +93,10 @@ class PageHeights(QObject):
         self._page = dock.pane.page
         dock.pane.shown.connect(self._shown)
 
+    def set_first(self, page: str, height: int) -> None:
+        """The height of a page that nobody has resized yet."""
+        self._heights.setdefault(page, height)
+
     def _shown(self, page: str) -> None:
         if page == self._page:
             return

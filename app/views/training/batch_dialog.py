@@ -80,6 +80,12 @@ def _numbers(value: np.ndarray) -> str:
     return ", ".join(texts) + (f", … ({len(flat)})" if len(flat) > NUMBERS else "")
 
 
+def _range(values: np.ndarray) -> str:
+    if not values.size:
+        return "nothing finite"
+    return f"{figures.figure(float(values.min()))} to {figures.figure(float(values.max()))}"
+
+
 def _given(peek: BatchPeek, index: int) -> str:
     """What the net gives: the class with the largest output, and the outputs."""
     output = peek.outputs[index]
@@ -115,9 +121,7 @@ def _table(peek: BatchPeek) -> QTableWidget:
         texts += [figures.figure(float(peek.losses[row]))] if peek.losses is not None else []
         sample = peek.inputs[row]
         finite = np.isfinite(sample)
-        low, high = (figures.figure(float(end)) for end in (sample[finite].min(), sample[finite].max())) if finite.any() \
-            else ("nan", "nan")
-        short = _numbers(sample) if sample.size <= NUMBERS else f"{low} to {high}"
+        short = _numbers(sample) if sample.size <= NUMBERS else _range(sample[finite])
         texts.append(short if finite.all() else f"{short}, {int((~finite).sum())} not finite")
         for column, text in enumerate(texts):
             item = QTableWidgetItem(text)

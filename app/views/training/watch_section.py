@@ -16,7 +16,7 @@ from app.views.widgets.painting import label
 
 MEBIBYTE = 1024 * 1024
 PARAMS = (
-    Param("not_finite", "bool", False, doc="Pauses at a loss that is nan or infinite. Nothing is learnt from that batch."),
+    Param("not_finite", "bool", False, doc="Pauses at a loss that is nan or infinite. The batch is left out."),
     Param("gradient_norm", "float", None, optional=True, minimum=0,
           doc="Pauses when the gradient norm of a layer is above this; None for never."),
     Param("dead", "float", None, optional=True, minimum=0,

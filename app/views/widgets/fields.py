@@ -198,6 +198,12 @@ class ChoiceField(Marked, QComboBox):
         self._values.append(value)
         self.addItem(self._show(value) if text is None else text)
 
+    def clear_choices(self) -> None:
+        """Nothing to choose, until it is added."""
+        self._values.clear()
+        self.clear()
+        self._told = None
+
     def choices(self) -> tuple[Any, ...]:
         return tuple(self._values)
 
