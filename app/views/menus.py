@@ -133,7 +133,7 @@ def _view(window: MainWindow, actions: Actions) -> None:
         _adopt(window, actions, menu, key)
     menu.addSeparator()
     below = (("problems", "&Problems"), ("cost", "Co&st"), ("curves", "C&urves"), ("console", "C&onsole"),
-             ("runs", "&Runs"), ("evaluation", "E&valuation"))  # fmt: skip
+             ("runs", "&Runs"), ("evaluation", "E&valuation"), ("layer", "&Layer"))  # fmt: skip
     for key, text in below:
         actions.add(menu, f"show.{key}", text, lambda key=key: window.show_page(key))
     menu.addSeparator()
