@@ -1,0 +1,302 @@
+"""Each concept of training that the notes behind this program speak of, as a reader of them would look for it.
+
+`test_row_05_...` is row 5 of the list of concepts. The tests beside the rooms go deeper; these show that it is there.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from app.data.config import DataConfig
+from app.export.script import training_script
+from app.frozen import FrozenMap
+from app.training.choices import LOSSES, OPTIMIZERS
+from app.training.config import Choice, Group, TrainingConfig
+from app.training.dry_run import DryRun, dry_run
+from app.training.events import EpochDone, Finished, Started, StepDone
+from app.training.loop import train
+from app.training.metrics import Task
+from app.training.start import initial_module
+from app.training.stepper import Stepper
+from tests.training_jobs import CONV_NET, SMALL_NET, job, losses, run
+
+
+def stepper(source=SMALL_NET, **training) -> Stepper:
+    config = TrainingConfig(device="cpu", **training)
+    return Stepper(initial_module(source), config, Task(config.loss.name, 10), "cpu")
+
+
+def one_step(made: Stepper, size: int = 8, last: bool = True) -> float:
+    generator = torch.Generator().manual_seed(1)
+    inputs, labels = torch.rand(size, 1, 8, 8, generator=generator), torch.arange(size) % 10
+    return float(made.take(inputs, labels, last, lambda _loss: None, lambda: None).loss)
+
+
+def test_row_01_options_decide_the_run(tmp_path):
+    """batch size, epochs, lr, momentum, seed, device on or off, save interval, resume"""
+    sgd = Choice("SGD", FrozenMap(lr=0.05, momentum=0.9))
+    a_job = job(epochs=2, batch_size=100, optimizer=sgd, seed=3, save_every=10)
+    told = list(train(a_job, folder=tmp_path))
+    started, finished = told[0], told[-1]
+    assert isinstance(started, Started) and (started.batch_size, started.seed, started.device) == (100, 3, "cpu")
+    assert isinstance(finished, Finished) and finished.steps == 2 * 15
+    assert {event.rate for event in told if isinstance(event, StepDone)} == {0.05}
+    assert losses(told) != losses(run(job(epochs=2, batch_size=100, optimizer=sgd, seed=4)))
+    middle = tmp_path / "step-20.pt"
+    if not middle.exists():
+        middle = next(path for path in sorted(tmp_path.glob("step-*.pt")))
+    again = list(train(a_job, resume=middle))
+    taken = losses(again)
+    assert taken == losses(told)[-len(taken) :] and len(taken) in (10, 20)
+
+
+def test_row_03_seeds_for_torch_numpy_random_and_the_deterministic_switches():
+    first = losses(run(job(epochs=1, seed=7)))
+    torch.manual_seed(99), random.seed(99), np.random.seed(99)
+    assert losses(run(job(epochs=1, seed=7))) == first
+    text = training_script(job(deterministic=True))
+    for line in ("torch.manual_seed(", "np.random.seed(", "random.seed(", "torch.use_deterministic_algorithms(True)",
+                 "torch.backends.cudnn.benchmark = False"):  # fmt: skip
+        assert line in text
+    seen = []
+    for _event in train(job(epochs=1, deterministic=True)):
+        seen.append(torch.are_deterministic_algorithms_enabled())
+        assert not torch.backends.cudnn.benchmark
+    assert any(seen) and not torch.are_deterministic_algorithms_enabled(), "turned back when the run ends"
+
+
+@pytest.mark.parametrize("name", ["CrossEntropyLoss", "NLLLoss", "MSELoss", "BCEWithLogitsLoss", "HuberLoss"])
+def test_row_10_a_loss_is_chosen_apart_from_the_net(name):
+    assert name in LOSSES
+    told = losses(run(job(epochs=1, loss=Choice(name))))
+    assert len(told) == 23 and all(np.isfinite(told))
+    assert f"nn.{name}(" in training_script(job(loss=Choice(name)))
+
+
+@pytest.mark.parametrize("name", [name for name in OPTIMIZERS if name not in ("SparseAdam", "Muon")])
+def test_row_11_every_optimizer_trains(name):
+    """LBFGS runs its closure; SparseAdam wants sparse gradients and Muon matrices alone."""
+    made = stepper(optimizer=Choice(name))
+    assert one_step(made) != one_step(made) and type(made.optimizer).__name__ == name
+
+
+def test_row_11_parameter_groups_and_no_decay_on_biases_and_norms():
+    adamw = Choice("AdamW", FrozenMap(lr=0.01, weight_decay=0.1))
+    made = stepper(CONV_NET, optimizer=adamw, groups=(Group("linear1", FrozenMap(lr=0.5)),), no_decay=True)
+    of = {id(parameter): group for group in made.optimizer.param_groups for parameter in group["params"]}
+    found = {name: (of[id(p)]["lr"], of[id(p)]["weight_decay"]) for name, p in made.model.named_parameters()}
+    assert found["linear1.weight"] == (0.5, 0.1) and found["linear1.bias"] == (0.5, 0.0)
+    assert found["conv1.weight"] == (0.01, 0.1) and found["conv1.bias"] == found["norm1.weight"] == (0.01, 0.0)
+
+
+def test_row_13_accumulation_is_a_larger_batch():
+    made = stepper(accumulate=2, optimizer=Choice("SGD", FrozenMap(lr=0.1)))
+    before = [parameter.detach().clone() for parameter in made.model.parameters()]
+    one_step(made, last=False)
+    assert all(torch.equal(a, b) for a, b in zip(before, made.model.parameters(), strict=True)), "it waits"
+    one_step(made, last=False)
+    assert not all(torch.equal(a, b) for a, b in zip(before, made.model.parameters(), strict=True))
+
+
+def test_row_13_gradients_are_clipped_by_value_and_by_norm():
+    made = stepper(clip_value=0.001, optimizer=Choice("SGD", FrozenMap(lr=0.0)))
+    one_step(made)
+    assert max(float(p.grad.abs().max()) for p in made.model.parameters()) <= 0.00100001
+    made = stepper(clip_norm=0.01, optimizer=Choice("SGD", FrozenMap(lr=0.0)))
+    one_step(made)
+    norms = torch.stack([p.grad.norm() for p in made.model.parameters()])
+    assert float(norms.norm()) == pytest.approx(0.01, rel=1e-3)
+
+
+@pytest.mark.parametrize("amp", ["bfloat16", "float16"])
+def test_row_30_mixed_precision(amp):
+    made = stepper(CONV_NET, amp=amp)
+    output = made.output(made.model, torch.rand(2, 1, 8, 8))
+    assert output.dtype == getattr(torch, amp) and (made.scaler is not None) == (amp == "float16")
+    assert f"dtype=torch.{amp}" in training_script(job(amp=amp))
+
+
+def test_row_30_gradient_checkpointing_gives_the_same_numbers_and_runs_the_forward_twice():
+    assert losses(run(job(epochs=1, recompute=("linear1",)))) == losses(run(job(epochs=1)))
+    made, calls = stepper(recompute=("linear1",)), []
+    made.model.linear1.weight.register_hook(lambda _gradient: None)
+    plain = torch.nn.functional.linear
+    try:
+        torch.nn.functional.linear = lambda *given: (calls.append(1), plain(*given))[1]
+        one_step(made)
+    finally:
+        torch.nn.functional.linear = plain
+    assert len(calls) == 3, "linear1 twice, linear2 once"
+
+
+def test_row_30_channels_last_and_compile():
+    made = stepper(CONV_NET, channels_last=True)
+    seen = []
+    made.model.conv1.register_forward_hook(lambda _m, given, _out: seen.append(given[0]))
+    one_step(made)
+    assert seen[0].is_contiguous(memory_format=torch.channels_last)
+    assert "torch.compile(" in training_script(job(compile=True))
+    assert "memory_format=torch.channels_last" in training_script(job(channels_last=True))
+
+
+def test_row_31_cpu_threads_are_those_that_were_asked_for():
+    told = [torch.get_num_threads() for event in train(job(epochs=1, threads=1)) if isinstance(event, EpochDone)]
+    assert told == [1] and "torch.set_num_threads(1)" in training_script(job(threads=1))
+
+
+def test_row_31_a_dry_run_on_made_data_goes_the_whole_way_before_anything_is_downloaded():
+    wide = replace(job(CONV_NET), data=DataConfig("sklearn.digits"))
+    tried = dry_run(wide)
+    assert isinstance(tried, DryRun) and tried.input_shape == (1, 8, 8) and len(tried.seconds) == 2
+
+
+# --- Rows of evaluation and of what is evaluated
+
+
+def digits_project(**training):
+    """The bundled net on the digits, as a person has it open."""
+    from app import project_file
+    from app.resources import path
+
+    project = project_file.read(path("examples", "digits.tape"))
+    return replace(project, training=replace(project.training, device="cpu", **training))
+
+
+def job_of(project):
+    from app import preflight
+    from app.builder.analysis import analyse
+
+    analysis = analyse(project.graph)
+    return preflight.job(project, analysis), analysis
+
+
+def test_row_12_the_loop_is_the_one_of_the_note_and_its_losses_are_the_same_bit_for_bit():
+    from app.data.sources import load
+    from app.source import make_module
+
+    a_job = job(SMALL_NET, epochs=1, optimizer=Choice("SGD"))
+    data = load(a_job.data)
+    torch.manual_seed(a_job.training.seed)
+    model = make_module(SMALL_NET)
+    optimizer, criterion = torch.optim.SGD(model.parameters()), torch.nn.CrossEntropyLoss()
+    shuffle, by_hand = torch.Generator().manual_seed(a_job.training.seed), []
+    model.train()
+    for batch in torch.randperm(data.info.train_count, generator=shuffle).split(64):
+        optimizer.zero_grad()
+        loss = criterion(model(data.train_inputs[batch]), data.train_labels[batch])
+        loss.backward()
+        optimizer.step()
+        by_hand.append(loss.item())
+    assert [event.loss for event in train(a_job) if isinstance(event, StepDone)] == by_hand
+    text = training_script(a_job)
+    lines = ("model.train()", "zero_grad(", "output = model(", "loss = loss_", "loss.backward()", "step()", "loss.item()")
+    assert all(line in text for line in lines)
+
+
+def test_row_14_evaluation_is_in_eval_mode_without_gradients_and_gives_mean_loss_and_accuracy():
+    from app.training.evaluating import Evaluator
+
+    evaluator = Evaluator(job(SMALL_NET))
+    seen = []
+    hook = evaluator.stepper.model.register_forward_hook(
+        lambda module, inputs, output: seen.append((module.training, output.requires_grad))
+    )
+    found = evaluator.evaluate("validation")
+    hook.remove()
+    assert set(seen) == {(False, False)}, "dropout would make every answer another"
+    inputs, labels = evaluator.data.val_inputs, evaluator.data.val_labels
+    with torch.no_grad():
+        output = evaluator.stepper.model.eval()(inputs)
+    assert found.loss == pytest.approx(torch.nn.functional.cross_entropy(output, labels).item(), rel=1e-5)
+    assert found.accuracy == pytest.approx((output.argmax(1) == labels).double().mean().item())
+    augmented = evaluator.evaluate("validation", ("flip",))
+    with torch.no_grad():
+        mean = (output.softmax(1) + evaluator.stepper.model(inputs.flip(-1)).softmax(1)) / 2
+    assert (augmented.columns["called"][:, 0] == mean.argmax(1).numpy()).all(), "test-time augmentation"
+
+
+def test_row_16_a_pretrained_backbone_stays_as_it_is_under_a_new_head_that_learns(tmp_path):
+    from app import weights_files
+    from app.builder.catalog import catalog
+    from app.builder.head_edits import freeze_all_but_last, replace_last
+    from app.export.weights import save_safetensors
+    from app.training.control import Control
+    from app.training.evaluating import Evaluator
+
+    backbone = digits_project(epochs=1)
+    first = Control()
+    list(train(job_of(backbone)[0], first))
+    body = {key: value for key, value in first.weights().items() if not key.startswith("fc2")}
+    start = weights_files.keep(lambda path: save_safetensors(body, path), "backbone", tmp_path)
+
+    project = freeze_all_but_last(replace_last(backbone, catalog(), 12), catalog())
+    project = replace(project, training=replace(project.training, start=start, epochs=3))
+    a_job, _ = job_of(project)
+    before, second = Evaluator(a_job).evaluate(), Control()
+    list(train(a_job, second))
+    learnt = second.weights()
+    assert all(torch.equal(learnt[key], value) for key, value in body.items()), "the frozen part"
+    assert learnt["fc2.weight"].shape[0] == 12, "the new head"
+    after = Evaluator(a_job, learnt).evaluate()
+    assert after.accuracy > before.accuracy and after.loss < before.loss
+
+
+def test_row_17_parameters_are_counted_by_layer_in_total_and_those_that_are_trained():
+    from app.builder.catalog import catalog
+    from app.builder.head_edits import freeze_all_but_last
+    from app.source import make_module
+
+    project = freeze_all_but_last(digits_project(epochs=1, max_steps=1), catalog())
+    a_job, analysis = job_of(project)
+    model = make_module(a_job.source)
+    by_layer = {project.graph.nodes[node].name: count for node, count in analysis.parameters.items() if count}
+    theirs = {name: sum(p.numel() for p in module.parameters()) for name, module in model.named_children()}
+    assert by_layer == {name: count for name, count in theirs.items() if count}
+    assert analysis.total_parameters == sum(p.numel() for p in model.parameters()) == 85_066
+    (started,) = [event for event in train(a_job) if isinstance(event, Started)]
+    assert started.parameters == sum(p.numel() for p in model.parameters() if p.requires_grad) == 650
+
+
+def test_row_18_weights_are_initialised_by_layer_and_set_by_hand():
+    from app.builder.graph import Init
+    from app.training.start import initial_weights
+
+    project = digits_project()
+    ways = {
+        "conv1": FrozenMap(weight=Init("normal_", FrozenMap(mean=0.0, std=0.5)), bias=Init("zeros_")),
+        "conv2": FrozenMap(weight=Init("kaiming_normal_"), bias=Init("constant_", FrozenMap(val=0.25))),
+        "fc1": FrozenMap(weight=Init("orthogonal_")),
+        "fc2": FrozenMap(weight=Init("xavier_uniform_")),
+    }
+    nodes = {key: replace(node, inits=ways.get(node.name, node.inits)) for key, node in project.graph.nodes.items()}
+    project = replace(project, graph=replace(project.graph, nodes=FrozenMap(nodes)))
+    found = initial_weights(job_of(project)[0].source, seed=0)
+    assert found["conv1.weight"].std().item() == pytest.approx(0.5, rel=0.15) and not found["conv1.bias"].any()
+    fan_in = found["conv2.weight"][0].numel()
+    assert found["conv2.weight"].std().item() == pytest.approx((2 / fan_in) ** 0.5, rel=0.05)
+    assert (found["conv2.bias"] == 0.25).all(), "by hand"
+    rows = found["fc1.weight"]
+    assert torch.allclose(rows @ rows.T, torch.eye(len(rows)), atol=1e-4)
+    assert found["fc2.weight"].abs().max().item() <= (6 / (64 + 10)) ** 0.5
+
+
+def test_row_34_metrics_are_gathered_over_batches_and_not_averaged_over_them():
+    from sklearn.metrics import f1_score
+
+    from app.training.control import Control
+    from app.training.evaluating import Evaluator
+
+    a_job, control = job(SMALL_NET, epochs=2, batch_size=50, metrics=("f1", "auroc")), Control()
+    last = [event for event in train(a_job, control) if isinstance(event, EpochDone)][-1]
+    evaluator = Evaluator(a_job, control.weights())
+    inputs, labels = evaluator.data.val_inputs, evaluator.data.val_labels
+    with torch.no_grad():
+        called = evaluator.stepper.model(inputs).argmax(1)
+    whole = f1_score(labels, called, average="macro")
+    parts = [f1_score(a, b, average="macro") for a, b in zip(labels.split(50), called.split(50), strict=True)]
+    assert dict(last.metrics)["f1"] == pytest.approx(whole, abs=1e-6) != pytest.approx(sum(parts) / len(parts), abs=1e-4)
