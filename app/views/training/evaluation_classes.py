@@ -128,7 +128,7 @@ class ClassTable(QTableView):
         header.setMinimumSectionSize(52)
         header.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
         self.setSortingEnabled(True)
-        self.setMinimumWidth(230)
+        self.setMinimumWidth(276)
         self.selectionModel().currentRowChanged.connect(self._tell)
 
     def _tell(self, current: QModelIndex, _before: QModelIndex) -> None:
