@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from pathlib import Path
+
 from app import layer_files
 from app.builder.blocks import with_blocks
 from app.builder.catalog import Catalog, catalog
 from app.builder.custom import CustomFile, read_files, used_in, with_custom
+from app.data import own_dataset
+from app.data.spec import DataError
 from app.project import Project
 from app.trust import Trust, default_file
 
@@ -17,6 +22,9 @@ def admit(project: Project, all_of_them: bool) -> None:
         for one in read_files(project.layer_files):
             if one.file is not None:
                 layer_files.allow(one.file.sha256)
+        if project.data.source == own_dataset.KEY and project.data.path:
+            with suppress(DataError):  # it is told when the data are read
+                layer_files.allow(own_dataset.file_of(Path(project.data.path)).sha256)
 
 
 def ops_of(project: Project) -> Catalog:

@@ -7,10 +7,13 @@ imported at the top because the texts stand alone in that script: import this mo
 import csv
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 
 def read_csv(
@@ -156,3 +159,70 @@ def read_text(path: Path, characters: str, context: int) -> tuple[Tensor, Tensor
     pieces = max((len(ids) - 1) // context, 0)
     text = torch.tensor(ids[: pieces * context + 1], dtype=torch.int64)
     return text[:-1].reshape(pieces, context), text[1:].reshape(pieces, context), bad
+
+
+class Careful(Dataset[Any]):
+    """A map-style dataset that gives the words of an error in the place of a sample that cannot be had."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, number: int) -> Any:
+        try:
+            return self.dataset[number]
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+
+
+def read_dataset(
+    dataset: Any,
+    workers: int,
+    timeout: float,
+    watch: Callable[[int, int, str], None] | None = None,
+    guard: Callable[[], Any] = nullcontext,
+) -> tuple[Tensor, Tensor, list[str]]:
+    """All samples of a Dataset, map-style or iterable: inputs (N, ...) and labels (N, ...), in its own order.
+
+    A DataLoader reads them, `workers` processes at a time; what they draw from torch's generator is the same each time.
+    """
+    iterable = isinstance(dataset, IterableDataset)
+    workers = 0 if iterable else workers  # each worker would give all of an iterable one
+    loader = DataLoader(
+        dataset if iterable else Careful(dataset), batch_size=64, collate_fn=list, num_workers=workers,
+        timeout=timeout if workers else 0, multiprocessing_context="spawn" if workers else None,
+        generator=torch.Generator().manual_seed(0),
+    )  # fmt: skip
+    inputs: list[Tensor] = []
+    labels: list[Tensor] = []
+    bad: list[str] = []
+    total, done, waiting = 0 if iterable else len(dataset), 0, iter(loader)
+    while True:
+        with guard():
+            torch.manual_seed(done)
+            samples = next(waiting, None)
+        if samples is None:
+            break
+        for number, sample in enumerate(samples, done):
+            try:
+                if isinstance(sample, str):
+                    raise ValueError(sample)
+                value, label = torch.as_tensor(sample[0]), torch.as_tensor(sample[1])
+                if inputs and (value.shape, label.shape) != (inputs[0].shape, labels[0].shape):
+                    raise ValueError(f"it is {tuple(value.shape)}, {tuple(label.shape)}, and the first one is not")
+            except (ValueError, TypeError, IndexError, KeyError, RuntimeError) as error:
+                bad.append(f"sample {number}: {error}")
+                continue
+            inputs.append(value)
+            labels.append(label)
+        done += len(samples)
+        if watch is not None:
+            watch(done, max(total, done), "samples")
+    if not inputs:
+        return torch.empty(0), torch.empty(0), bad
+    values, known = torch.stack(inputs), torch.stack(labels)
+    values = values if values.dtype == torch.uint8 else values.to(kind_of(values))
+    known = known.to(kind_of(known))
+    return values, known.unsqueeze(1) if known.is_floating_point() and known.ndim == 1 else known, bad

@@ -49,6 +49,11 @@ _PICTURES = (
     Option("size", "literal", (64, 64), doc="Height and width that every picture is resized to."),
     Option("colour", "bool", True, doc="Three channels, or one of grey."),
 )
+_DATASET = (
+    Option("dataset", "str", "", doc="Name of the class; the only one of the file where none is named."),
+    Option("workers", "int", 0, minimum=0, maximum=64, doc="Processes that read samples, of a map-style dataset."),
+    Option("timeout", "float", 120.0, minimum=0, maximum=86_400, doc="Seconds that a worker may take for a batch."),
+)
 _TEXT = (Option("context", "int", 64, minimum=1, maximum=1_000_000, doc="Characters in one sample."),)
 
 
@@ -152,6 +157,9 @@ _SOURCES = (
                "torchvision's ImageFolder takes them; each is resized.", picks="folder", options=_PICTURES),
     SourceSpec("file.text", "Text file as characters …", "From each character of a piece the next one is to be told.",
                picks="file", pattern="*", dtype="int64", task=TOKENS, options=_TEXT),
+    SourceSpec("file.dataset", "Dataset class of a Python file …", "A class of torch.utils.data.Dataset, map-style or "
+               "iterable, made without arguments. It is read once, by a DataLoader, and kept.", picks="file",
+               pattern="*.py", options=_DATASET),
 )  # fmt: skip
 
 SOURCES: FrozenMap[str, SourceSpec] = FrozenMap({spec.key: spec for spec in _SOURCES})

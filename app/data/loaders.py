@@ -13,8 +13,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.data import IterableDataset
 
-from app.data import facts, file_readers, readers, surveys
+from app.data import facts, file_readers, own_dataset, readers, surveys
 from app.data.config import DataConfig
 from app.data.known import DIGITS
 from app.data.samples import TensorSamples
@@ -71,7 +72,7 @@ def read_files(config: DataConfig, watch: Watch) -> Found:
         try:
             found = _read_files(config, watch)
         except DataError as error:
-            if not isinstance(error, ReadingStopped):
+            if not isinstance(error, ReadingStopped | own_dataset.NotTrusted):  # both may be otherwise the next time
                 facts.remember(key, error)
             raise
         _last.append((key, found))
@@ -87,8 +88,10 @@ def _read_files(config: DataConfig, watch: Watch) -> Found:
     spec, path = SOURCES[config.source], Path(config.path)
     try:
         survey = surveys.SURVEYS[spec.key](path, options_of(config))
-        more = {"watch": watch} if spec.key == "file.pictures" else {}
+        more = {"watch": watch} if spec.key in ("file.pictures", own_dataset.KEY) else {}
         inputs, labels, bad = _FILES[spec.key](path, **survey.arguments, **more)
+    except own_dataset.NotTrusted:
+        raise
     except FileNotFoundError as error:
         raise DataError(f"{error.filename} is not there. Choose the {spec.picks} again.") from error
     except (OSError, ValueError, KeyError, RuntimeError, csv.Error, MemoryError) as error:
@@ -103,9 +106,9 @@ def _described(
     spec: SourceSpec, path: Path, survey: surveys.Survey, inputs: Tensor, labels: Tensor, bad: tuple[str, ...]
 ) -> SourceSpec:
     """What is known of files once they are read."""
-    task = surveys.task_of(inputs, labels) if spec.key == "file.tensors" else survey.task
-    classes = survey.classes
-    if spec.key == "file.tensors" and task != VALUES:
+    told = spec.key in ("file.tensors", own_dataset.KEY)
+    task, classes = surveys.task_of(inputs, labels) if told else survey.task, survey.classes
+    if told and task != VALUES:
         classes = tuple(map(str, range(int(labels.max()) + 1)))
     per_class = torch.bincount(labels, minlength=len(classes)).tolist() if task == CLASSES else [len(labels)]
     return replace(
@@ -205,11 +208,19 @@ _WHOLE: dict[str, Callable[[Mapping[str, Any]], Pair]] = {
     **{f"sklearn.{name}": lambda options, name=name: readers.read_table(name)  # type: ignore[misc]
        for name in ("iris", "wine", "breast_cancer")},
 }  # fmt: skip
+def _own(path: Path, name: str, workers: int, timeout: float, watch: Watch) -> tuple[Tensor, Tensor, list[str]]:
+    dataset: Any = own_dataset.make(path, name)
+    if workers and not isinstance(dataset, IterableDataset):
+        dataset = own_dataset.Sent(own_dataset.file_of(path), name)
+    return file_readers.read_dataset(dataset, workers, timeout, watch, borrowed)
+
+
 _FILES: dict[str, Callable[..., tuple[Tensor, Tensor, list[str]]]] = {
     "file.csv": file_readers.read_csv,
     "file.tensors": file_readers.read_tensors,
     "file.pictures": file_readers.read_pictures,
     "file.text": file_readers.read_text,
+    own_dataset.KEY: _own,
 }
 _AUTHORS: dict[str, Callable[[Path, bool], Pair]] = {
     **{f"torchvision.{name}": partial(_idx, name) for name in ("MNIST", "FashionMNIST", "KMNIST")},

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.data import own_dataset
 from app.data.spec import CLASSES, TOKENS, VALUES, DataError
 from app.frozen import FrozenMap
 
@@ -211,9 +212,16 @@ def survey_text(path: Path, options: Mapping[str, Any]) -> Survey:
     return Survey({"characters": characters, "context": options["context"]}, TOKENS, tuple(characters))
 
 
+def survey_dataset(path: Path, options: Mapping[str, Any]) -> Survey:
+    """Which class of a file that was trusted. Raises DataError."""
+    name = own_dataset.class_name(path, options["dataset"])
+    return Survey({"name": name, "workers": options["workers"], "timeout": options["timeout"]})
+
+
 SURVEYS: dict[str, Callable[[Path, Mapping[str, Any]], Survey]] = {
     "file.csv": survey_csv,
     "file.tensors": survey_tensors,
     "file.pictures": survey_pictures,
     "file.text": survey_text,
+    own_dataset.KEY: survey_dataset,
 }

@@ -6,13 +6,15 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from pprint import pformat
 from typing import Any
 
+from app.data import own_dataset
 from app.data.archives import COLLECTIONS
 from app.data.config import DataConfig
 from app.data.known import DIGITS
-from app.data.sources import options_of
+from app.data.sources import look, options_of
 from app.data.spec import CLASSES, TOKENS, VALUES, SourceSpec
 from app.data.transform_list import calls as transform_calls
 from app.data.transform_list import is_random
@@ -41,6 +43,7 @@ class Reading:
     held_out: str = ""
     constants: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    torch_imports: tuple[str, ...] = ()
 
 
 def data_parts(job: Job, spec: SourceSpec) -> dict[str, str]:
@@ -66,7 +69,7 @@ def data_parts(job: Job, spec: SourceSpec) -> dict[str, str]:
     load = _authors_lines(data, reading) if spec.own_split else _split_lines(spec, options, reading)
     option = 'parser.add_argument("--data", type=Path, default=Path(DATA), help="where the data are")'
     return {
-        "needs": _needs(reading.needs, "torchvision" if torch_imports(job) else ""),
+        "needs": _needs(reading.needs, "torchvision" if job.data.train_transforms or job.data.eval_transforms else ""),
         "imports": "".join(f"{line}\n" for line in ("from pathlib import Path", *reading.imports)),
         "constants": "\n".join(_constants(data, spec, reading)),
         "readers": "\n\n".join(inspect.getsource(function) for function in functions).rstrip(),
@@ -152,8 +155,13 @@ def terms(job: Job, spec: SourceSpec) -> Terms:
 
 
 def torch_imports(job: Job) -> str:
-    """What the transforms want of torchvision."""
-    return "from torchvision.transforms import v2\n" if job.data.train_transforms or job.data.eval_transforms else ""
+    """What the transforms want of torchvision, and what a Dataset class wants."""
+    lines: list[str] = []
+    if job.data.source == own_dataset.KEY:
+        lines += _own_dataset(look(job.data), job).torch_imports
+    if job.data.train_transforms or job.data.eval_transforms:
+        lines.append("from torchvision.transforms import v2")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def balance(job: Job, spec: SourceSpec) -> str:
@@ -172,9 +180,9 @@ def accuracy(terms: Terms, spec: SourceSpec) -> dict[str, str]:
         return {"counted": "", "nothing": " = 0.0, 0", "accuracy": "None", "share": "", "val_share": "",
                 "val_counted": "", "val_nothing": " = 0.0", "val_accuracy": "None"}  # fmt: skip
     return {
-        "counted": f"            correct += {terms.correct}\n",
+        "counted": f"            correct += (portion > 0) * {terms.correct}\n",
         "nothing": ", correct = 0.0, 0, torch.zeros((), dtype=torch.int64, device=device)",
-        "accuracy": f"correct.item() / {share.format('seen') or 'seen'}",
+        "accuracy": f"over_all(correct).item() / {share.format('seen') or 'seen'}",
         "share": " ({train_accuracy:.2%})",
         "val_counted": f"\n            correct += {terms.correct}.item()",
         "val_nothing": ", correct = 0.0, 0",
@@ -270,6 +278,8 @@ def _file(spec: SourceSpec, job: Job) -> Reading:
     """A person's own file: how it is read was found out when it was read here, and stands at the top of the script."""
     from app.data import file_readers
 
+    if spec.key == own_dataset.KEY:
+        return _own_dataset(spec, job)
     reader, helpers, standard, others = {
         "file.csv": ("read_csv", ("cell_values",), ("csv", "math"), ("Mapping", "Sequence")),
         "file.tensors": ("read_tensors", ("kind_of",), (), ()),
@@ -290,6 +300,36 @@ def _file(spec: SourceSpec, job: Job) -> Reading:
     needs = {"file.pictures": "torch and Pillow"}.get(spec.key, "torch")
     return Reading(f"{reader}(path, **HOW)", functions, needs, tuple(imports), job.data.path, missing, "",
                    (f"HOW = {how}",), left_out)  # fmt: skip
+
+
+def _own_dataset(spec: SourceSpec, job: Job) -> Reading:
+    """A Dataset class: its file lies beside the script, see `beside`."""
+    from app.data import file_readers as files
+
+    name, module = spec.arguments["name"], Path(job.data.path).stem
+    words = f"{{len(bad)}} samples of {name} cannot be read, the first: {{bad[0]}}"
+    does = f'    print(f"{words}", file=sys.stderr)' if job.data.bad == "skip" else f'    raise SystemExit(f"{words}")'
+    imports = ("from collections.abc import Callable", "from contextlib import nullcontext", "from typing import Any",
+               *(("import sys",) if job.data.bad == "skip" else ()))  # fmt: skip
+    call = f"read_dataset({name}(), {spec.arguments['workers']!r}, {spec.arguments['timeout']!r})"
+    return Reading(
+        call, (files.kind_of, files.Careful, files.read_dataset), f"torch and {module}.py beside it",
+        imports, left_out=("if bad:", does),
+        torch_imports=(
+            "from torch.utils.data import DataLoader, Dataset, IterableDataset", f"from {module} import {name}"
+        ),
+    )  # fmt: skip
+
+
+def beside(job: Job, script: Path) -> list[Path]:
+    """Write what the data of a script need beside it: the file of a Dataset class. Raises OSError, DataError."""
+    if job.data.source != own_dataset.KEY:
+        return []
+    file = own_dataset.file_of(Path(job.data.path))
+    path = script.with_name(file.name)
+    if path.resolve() != Path(job.data.path).resolve():
+        path.write_text(file.text, encoding="utf-8")
+    return [path]
 
 
 def _plain(value: Any) -> Any:

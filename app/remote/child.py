@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from app import layer_files
+from app.data import own_dataset
 from app.remote import process
 from app.remote.place import OWN_PROCESS, Place
 from app.remote.values import decode, encode
@@ -223,7 +224,10 @@ class _Child:
         options = {
             "threads": threads, "folder": str(folder or ""), "resume": str(resume or ""),
             "weights": str(self._scratch / "weights.pt"), "mark": str(self._scratch / "mark"),
-            "trusted": [one.sha256 for one in self.job.source.files if layer_files.allowed(one.sha256)],
+            "trusted": [
+                *(one.sha256 for one in self.job.source.files if layer_files.allowed(one.sha256)),
+                *own_dataset.trusted(self.job.data),
+            ],
         }  # fmt: skip
         try:
             pipe.send("job", encode(self.job), options)

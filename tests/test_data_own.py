@@ -1,0 +1,121 @@
+"""A person's own Dataset class: nothing of it runs untrusted, and what it gives is a run and the script's run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app import layer_files, own_layers
+from app.data import own_dataset
+from app.data.config import DataConfig
+from app.data.sources import DataError, look
+from app.export.script import write_start
+from app.frozen import FrozenMap
+from app.project import Project
+from tests.test_data_files import fitting
+from tests.test_export_script import app_lines, run_script  # noqa: F401
+from tests.training_jobs import job
+
+TEXT = """\
+import os
+
+import torch
+from torch.utils.data import Dataset, IterableDataset
+
+
+class Squares(Dataset):
+    def __len__(self):
+        return 90
+
+    def __getitem__(self, number):
+        if number == BROKEN:
+            raise OSError("no such picture")
+        return torch.rand(3) + number % 2, number % 2
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        for number in range(70):
+            yield torch.full((2, 2), number / 70), torch.tensor(number / 7)
+
+
+class Dying(Squares):
+    def __getitem__(self, number):
+        os._exit(3)
+"""
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    """Writes the file and trusts it; the config of one of its classes."""
+
+    def make(name="Squares", broken=-1, trusted=True, **options):
+        folder = tmp_path / f"v{broken}"
+        folder.mkdir(exist_ok=True)
+        path = folder / "my_data.py"
+        path.write_text(TEXT.replace("BROKEN", str(broken)))
+        if trusted:
+            layer_files.allow(own_dataset.file_of(path).sha256, tried=True)
+        monkeypatch.syspath_prepend(str(folder))
+        return DataConfig("file.dataset", path=str(path), options=FrozenMap(dataset=name, **options))
+
+    return make
+
+
+def test_nothing_of_a_file_runs_before_it_is_trusted(file):
+    config = file(broken=11, trusted=False)
+    with pytest.raises(DataError, match="not trusted yet"):
+        look(config)
+    assert own_dataset.trusted(config) == []
+    own_layers.admit(Project(data=config), True)
+    assert look(config).count == 89 and len(own_dataset.trusted(config)) == 1
+
+
+def test_a_map_style_dataset_is_read_and_bad_samples_are_named(file):
+    spec = look(file(broken=7))
+    assert (spec.shape, spec.task, spec.per_class) == ((3,), "classes", (45, 44))
+    assert spec.bad == ("sample 7: OSError: no such picture",)
+
+
+def test_an_iterable_dataset_is_read_to_its_end(file):
+    spec = look(file("Stream"))
+    assert (spec.shape, spec.task, spec.count, spec.label_shape) == ((2, 2), "values", 70, (1,))
+
+
+def test_workers_read_the_same(file):
+    import torch
+
+    from app.data.loaders import read_files
+
+    alone = read_files(file(), lambda *_: None)
+    helped = read_files(file(workers=1), lambda *_: None)
+    assert torch.equal(alone.labels, helped.labels) and alone.inputs.shape == helped.inputs.shape
+
+
+def test_a_worker_that_dies_is_told(file):
+    with pytest.raises(DataError, match="my_data.py cannot be read: DataLoader worker"):
+        look(file("Dying", workers=1))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("Nothing", "has no Dataset “Nothing”. It has: Squares, Stream, Dying"), ("", "has 3 classes of Dataset")],
+)
+def test_which_class_is_asked(file, name, words):
+    with pytest.raises(DataError, match=words):
+        look(file(name))
+
+
+@pytest.mark.parametrize("broken", [-1, 7])
+def test_a_run_is_the_run_of_the_script(file, broken, tmp_path, run_script, monkeypatch):  # noqa: F811
+    import sys
+
+    data = replace(file(broken=broken), bad="skip")
+    a_job = job(fitting(look(data)), data=data, epochs=2, batch_size=16)
+    monkeypatch.delitem(sys.modules, "my_data", raising=False)
+    lines, ended = run_script(a_job, "--json")
+    assert ended is None and lines == app_lines(a_job)
+    (written,) = write_start(a_job, tmp_path / "train.py")
+    assert written == tmp_path / "my_data.py" and written.read_text() == Path(data.path).read_text()
