@@ -12,7 +12,7 @@ from pathlib import Path
 from string import Template
 
 from app.data.sources import look
-from app.export import script_data, script_scores
+from app.export import script_data, script_distributed, script_scores
 from app.export import script_steps as steps
 from app.export.script_text import quoted
 from app.export.weights import save_pt
@@ -24,19 +24,20 @@ _SCRIPT = Template('''\
 
     python train.py             a line an epoch
     python train.py --json      a JSON line a step and an epoch, losses in full precision
+    torchrun --nproc-per-node 2 train.py
+                                every batch dealt out to two processes, which share their gradients
 
 Plain PyTorch; it needs $needs. Weights go to trained/weights.pt, or to the folder of --out.
-On the CPU, the same seed, the same torch and the same number of threads give the same losses, bit for bit.$start_words
+On the CPU, the same seed, the same torch and the same number of threads give the same losses, bit for bit.$more_words
 """
 
 import argparse
 import json
 import math
-import random
 $imports
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 $torch_imports
 from $module import $class_name
 
@@ -44,7 +45,7 @@ EPOCHS = $epochs
 BATCH_SIZE = $batch_size
 SEED = $seed
 DEVICE = $device
-$run_constants$constants
+$processes_constants$run_constants$constants
 
 
 $readers
@@ -61,7 +62,7 @@ def pick_device(name: str) -> torch.device:
         return torch.device(name)
     if torch.cuda.is_available():
         return torch.device("cuda:0")
-    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")$processes
 
 
 def evaluate(
@@ -82,7 +83,8 @@ $evaluated
 def say(event: str, **fields: object) -> None:
     """Print an event as a JSON line; null stands for a number that is not finite."""
     clean = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in fields.items()}
-    print(json.dumps({"event": event, **clean}), flush=True)
+    if not RANK:
+        print(json.dumps({"event": event, **clean}), flush=True)
 
 
 def main() -> None:
@@ -95,11 +97,15 @@ def main() -> None:
     args = parser.parse_args()
 
     device = pick_device(args.device)
+    if PROCESSES > 1:
+        device = join(device)
     samples, labels, val_samples, val_labels = (tensor.to(device) for tensor in load_data($load_values))
 
 $seeds
-    model = $class_name()$put
+    model = $class_name()$put$synced
 $made
+    if RANK:
+        torch.manual_seed(args.seed + RANK)  # for dropout and the like; the order of the samples is that of all
     shuffle = torch.Generator().manual_seed(args.seed)
 
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
@@ -108,35 +114,39 @@ $made
         counts = {"parameters": parameters, "train_count": len(samples), "validation_count": len(val_samples)}
         say("started", **run, **counts)
 
-$before
+$before$hands
     for epoch in range(1, args.epochs + 1):
         model.train()
         total, seen$nothing
 $order
         $numbered
-$step
+$part$step
 $counted
-            step, seen = step + 1, seen + len(batch)
-            value = loss.item()
+            step, seen = step + 1, seen + len(every)
+            value = whole(loss).item()
             if not math.isfinite(value):
                 raise SystemExit(f"The loss of step {step} is {value}: make the learning rate smaller.")
-            total += value * len(batch)
+            total += value * len(every)
             if args.json:
                 say("step", epoch=epoch, step=step, loss=value)$limits
-
+$interrupted
         train_loss, train_accuracy = total / seen, $accuracy
         val_loss, val_accuracy$scores = evaluate($validated, loss_function, val_samples, val_labels)$end_of_epoch
         if args.json:
             train = {"train_loss": train_loss, "train_accuracy": train_accuracy}
             say("epoch", epoch=epoch, step=step, **train, val_loss=val_loss, val_accuracy=val_accuracy$scores_said)
-        else:
+        elif not RANK:
             validation = "" if val_loss is None else f", validation {val_loss:.4f}$val_share"
             print(f"epoch {epoch}/{args.epochs}: training {train_loss:.4f}$share{validation}$scores_shown")
 $end_of_run
+    if PROCESSES > 1:
+        distributed.destroy_process_group()
+    if RANK:
+        return
     args.out.mkdir(parents=True, exist_ok=True)
     torch.save({name: value.cpu() for name, value in $validated.state_dict().items()}, args.out / "weights.pt")
     if args.json:
-        say("finished", reason="done", epoch=epoch, steps=step)
+        say("finished", reason=$reason, epoch=epoch, steps=step)
     else:
         print(f"The weights are in {args.out / 'weights.pt'}.")
 
@@ -152,21 +162,25 @@ def start_file(script: Path) -> Path:
 
 
 def write_start(job: Job, script: Path) -> list[Path]:
-    """Write the start weights of a run beside its script; returns the file, none if it starts from random weights.
+    """Write beside a script what it reads: start weights, and the file of a Dataset class; returns what was written.
 
-    Raises StartError, WeightsError.
+    Raises StartError, WeightsError, DataError.
     """
+    files = script_data.beside(job, script)
     if job.training.start is None:
-        return []
+        return files
     path = start_file(script)
     save_pt(tensors(job.training.start), path)
-    return [path]
+    return [path, *files]
 
 
-def training_script(job: Job, model_module_name: str = "model", script: str = "train.py") -> str:
+def training_script(
+    job: Job, model_module_name: str = "model", script: str = "train.py", *, hands: bool = False
+) -> str:
     """The text of `train.py` for `job`, whose net is the class of `<model_module_name>.py` beside it.
 
     `script` is the name that it will have; its start weights are read from a file of that name, see `write_start`.
+    With `hands` it pauses, steps and stops when it is told so on its standard input.
     Imports torch (the signatures of the loss and the optimizer are read off it). Raises JobError or ChoiceError.
     """
     check_numbers(job)
@@ -186,6 +200,11 @@ def training_script(job: Job, model_module_name: str = "model", script: str = "t
         "numbered": steps.numbered(training),
         "step": steps.step(training, terms),
         "limits": steps.limits(training),
+        "part": script_distributed.part(job, hands),
+        "processes": script_distributed.functions(job, hands),
+        "processes_constants": script_distributed.CONSTANTS,
+        "synced": script_distributed.synced(job),
+        **script_distributed.hands(hands),
         "validated": "average.module" if training.ema is not None else "model",
         "end_of_epoch": _after(steps.end_of_epoch(training)),
         "end_of_run": steps.end_of_run(training) + "\n" * bool(steps.end_of_run(training)),
@@ -195,13 +214,14 @@ def training_script(job: Job, model_module_name: str = "model", script: str = "t
         "torch_imports": steps.imports(training, terms.target.startswith("F.")) + script_scores.imports(training)
         + script_data.torch_imports(job),
     }
-    own = [data["imports"], "import time\n" if training.max_minutes is not None else "", steps.typing_imports(training)]
+    own = ["import os\nimport random\n", "import time\n" if training.max_minutes is not None else ""]
+    own += [data["imports"], script_distributed.imports(hands), steps.typing_imports(training)]
     data["imports"] = "".join(sorted(_merged("".join(own).splitlines()), key=_by_module))
     data["readers"] += steps.helpers(training) + script_scores.helpers(training)
     return _SCRIPT.substitute(
         data,
         **parts,
-        start_words=words,
+        more_words=script_distributed.words(job) + words,
         put=put,
         options=data["data_option"] + option,
         module=model_module_name,

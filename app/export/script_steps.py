@@ -61,8 +61,9 @@ def made(config: TrainingConfig, balance: str = "") -> str:
         lines.append("scaler = torch.amp.GradScaler(device.type)")
     if config.ema is not None:
         lines += ["average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(EMA), use_buffers=True)"]
+    lines.append("forward = nn.parallel.DistributedDataParallel(model) if PROCESSES > 1 else model")
     if config.compile:
-        lines.append("forward = torch.compile(model)")
+        lines.append("forward = torch.compile(forward)")
     return "\n".join(f"    {line}" for line in lines)
 
 
@@ -94,7 +95,7 @@ def step(config: TrainingConfig, terms: Terms) -> str:
 def numbered(config: TrainingConfig) -> str:
     """The head of the loop over batches."""
     many = config.accumulate > 1 and config.optimizer.name != CLOSURE
-    return "for number, batch in enumerate(batches, 1):" if many else "for batch in batches:"
+    return "for number, every in enumerate(batches, 1):" if many else "for every in batches:"
 
 
 def _forward(config: TrainingConfig, terms: Terms) -> list[str]:
@@ -102,15 +103,14 @@ def _forward(config: TrainingConfig, terms: Terms) -> list[str]:
     if config.mixup:
         lines.append(f"inputs, others, share = mixed({inputs}, MIXUP)")
         inputs = "inputs"
-    call = "forward" if config.compile else "model"
-    body = [f"output = {call}({last_channels(config, inputs, terms.picture)})"]
+    body = [f"output = forward({last_channels(config, inputs, terms.picture)})"]
     target, out = terms.target, terms.output
     if config.mixup:
         body.append(f"first, second = loss_function({out}, {target}), loss_function({out}, {target}[others])")
         body.append("loss = share * first + (1 - share) * second")
     else:
         body.append(f"loss = loss_function({out}, {target})")
-    return lines + cast(config, body)
+    return [*lines, *cast(config, body), "loss = loss * portion"]
 
 
 def last_channels(config: TrainingConfig, inputs: str, picture: bool) -> str:
@@ -129,8 +129,8 @@ def _finite(config: TrainingConfig) -> list[str]:
     if config.not_finite != "skip":
         return []
     return [
-        "if not math.isfinite(loss.item()):",
-        "    step, seen = step + 1, seen + len(batch)",
+        "if not math.isfinite(whole(loss).item()):",
+        "    step, seen = step + 1, seen + len(every)",
         "    if args.json:",
         '        say("skipped", epoch=epoch, step=step)',
         "    continue",
@@ -181,7 +181,7 @@ def _drawn(terms: Terms) -> list[str]:
 
 def _with_closure(config: TrainingConfig, terms: Terms) -> list[str]:
     body = ["optimizer.zero_grad(set_to_none=True)", *_forward(config, terms), "loss.backward()",
-            *_clip(config), "told.append((output, loss.detach()))", "return loss"]  # fmt: skip
+            *_clip(config), "told.append((output, loss.detach()))", "return whole(loss)"]  # fmt: skip
     return [
         *_drawn(terms),
         "told: list[tuple[Tensor, Tensor]] = []",
@@ -247,7 +247,7 @@ def limits(config: TrainingConfig) -> str:
     if config.max_steps is not None:
         lines += ["if step == MAX_STEPS:", "    break"]
     if config.max_minutes is not None:
-        lines += ["if time.perf_counter() - began >= 60 * MAX_MINUTES:", "    break"]
+        lines += ["if agreed(time.perf_counter() - began, device) >= 60 * MAX_MINUTES:", "    break"]
     return _block(["", *lines], 3) if lines else ""
 
 
@@ -255,6 +255,8 @@ def end_of_epoch(config: TrainingConfig) -> str:
     """The schedule, and what ends a run before its last epoch."""
     lines = []
     schedule = config.schedule
+    if config.patience or (schedule is not None and schedule.choice.name == PLATEAU):
+        lines.append("val_loss = val_loss if val_loss is None else agreed(val_loss, device)")
     if schedule is not None and schedule.per == "epoch":
         if schedule.choice.name == PLATEAU:
             lines += ["if val_loss is not None:", "    schedule.step(val_loss)"]
@@ -278,7 +280,7 @@ def end_of_run(config: TrainingConfig) -> str:
     if config.max_steps is not None:
         lines += ["if step == MAX_STEPS:", "    break"]
     if config.max_minutes is not None:
-        lines += ["if time.perf_counter() - began >= 60 * MAX_MINUTES:", "    break"]
+        lines += ["if agreed(time.perf_counter() - began, device) >= 60 * MAX_MINUTES:", "    break"]
     return _block(lines, 2) if lines else ""
 
 

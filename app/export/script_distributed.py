@@ -1,0 +1,176 @@
+"""What lets an exported script run under `torchrun`: every batch dealt out to the processes, gradients averaged by DDP.
+
+With one process nothing of it changes a number: the part of a batch is the whole of it, and counts for 1.0.
+"""
+
+from __future__ import annotations
+
+from app.training.choices import PLATEAU
+from app.training.config import TrainingConfig
+from app.training.job import Job
+
+WEIGHED = ("CrossEntropyLoss", "NLLLoss")  # whose mean is over the weights of the labels
+
+CONSTANTS = (
+    'RANK, PROCESSES = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))  # set by torchrun\n'
+)
+
+_FUNCTIONS = '''
+
+
+def join(device: torch.device) -> torch.device:
+    """Meet the other processes that torchrun has started: each has a GPU of its own, or all share the CPU."""
+    if device.type == "cuda":
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+    distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    return device
+
+
+def part_of(batch: Tensor{arguments}) -> tuple[Tensor, float{or_tensor}]:
+    """The samples of a batch that this process learns from, and what their loss counts for in the mean of all."""
+    part = batch.tensor_split(PROCESSES)[RANK]
+    if not len(part):
+        return batch[:1], 0.0  # every process has to take part in the step
+    return part, {portion}
+
+
+def over_all(value: Tensor) -> Tensor:
+    """The sum over the processes."""
+    if PROCESSES > 1:
+        value = value.detach().clone()
+        distributed.all_reduce(value)
+    return value
+
+
+def whole(loss: Tensor) -> Tensor:
+    """The loss of the whole batch: the mean over the processes."""
+    return over_all(loss) / PROCESSES'''
+
+_FIRST = '''
+
+
+def agreed(value: float, device: torch.device) -> float:
+    """What the first process found, so that all of them do the same."""
+    if PROCESSES == 1:
+        return value
+    return over_all(torch.tensor(0.0 if RANK else value, dtype=torch.float64, device=device)).item()'''
+
+_HANDS = '''
+
+
+class Hands:
+    """Words from standard input, one a line: pause, resume, step, stop. The first process hears, all obey."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.standing, self.credits, self.stopping, self.ended = False, 0, False, False
+        self.stood: int | None = None  # the step after which it said that it stands
+        if not RANK:
+            threading.Thread(target=self.listen, daemon=True).start()
+
+    def listen(self) -> None:
+        for line in sys.stdin:
+            word = line.strip()
+            self.credits = self.credits + 1 if word == "step" else 0
+            self.standing = word in ("pause", "step")
+            self.stopping = self.stopping or word == "stop"
+        self.stopping = True  # there is nobody left who could say it
+
+    def wanted(self) -> int:
+        """0 to go on, 1 to stand, 2 to end."""
+        if self.stopping:
+            return 2
+        if self.standing and self.credits:
+            self.credits -= 1
+            return 0
+        return int(self.standing)
+
+    def stop(self, epoch: int, step: int) -> bool:
+        """Stand for as long as that is asked for; whether to end."""
+        while True:
+            wanted = int(over_all(torch.tensor(0 if RANK else self.wanted(), device=self.device)))
+            if wanted != 1:
+                if self.stood is not None and not self.standing and not wanted:
+                    say("resumed", epoch=epoch, step=step)
+                    self.stood = None
+                self.ended = wanted == 2
+                return self.ended
+            if self.stood != step:
+                say("paused", epoch=epoch, step=step)
+                self.stood = step
+            time.sleep(0.05)'''
+
+
+def functions(job: Job, hands: bool) -> str:
+    """The functions that deal out and gather."""
+    argument = _weights(job)
+    portion = f"PROCESSES * {argument.format('part')} / {argument.format('batch')}" if argument else (
+        "PROCESSES * len(part) / len(batch)"
+    )  # fmt: skip
+    if job.training.loss.params.get("reduction") == "sum":
+        portion = "float(PROCESSES)"
+    text = _FUNCTIONS.format(
+        arguments=", labels: Tensor, weight: Tensor" if argument else "",
+        or_tensor=" | Tensor" if argument else "",
+        portion=portion,
+    )
+    return text + (_FIRST if _decides(job.training) else "") + (_HANDS if hands else "")
+
+
+def _weights(job: Job) -> str:
+    """The weight of the labels at some places as an expression of {}, "" where every sample counts alike."""
+    loss = job.training.loss
+    if loss.name not in WEIGHED or not (job.data.class_weights or loss.params.get("weight") is not None):
+        return ""
+    return "weight[labels[{}]].sum()"
+
+
+def _decides(config: TrainingConfig) -> bool:
+    """Whether a number that each process has of its own decides what happens next."""
+    plateau = config.schedule is not None and config.schedule.choice.name == PLATEAU
+    return bool(config.max_minutes is not None or config.patience or plateau)
+
+
+def part(job: Job, hands: bool) -> str:
+    """The lines that deal out a batch."""
+    more = ", labels, loss_function.weight" if _weights(job) else ""
+    lines = ["if hands.stop(epoch, step):", "    break"] if hands else []
+    return "".join(f"            {line}\n" for line in [*lines, f"batch, portion = part_of(every{more})"])
+
+
+def words(job: Job) -> str:
+    """What the head of the script says of several processes."""
+    own = "Random numbers, such as those of dropout, are drawn by each process for itself."
+    if "BatchNorm" in job.source.text:
+        own += "\nBatch normalization is over the whole batch on CUDA, over the part of a process on the CPU."
+    return (
+        "\nUnder torchrun BATCH_SIZE counts the samples of all processes together, and every loss is that of the whole"
+        f"\nbatch. {own}"
+    )
+
+
+def synced(job: Job) -> str:
+    """Batch normalization over the whole batch, where torch can do it."""
+    if "BatchNorm" not in job.source.text:
+        return ""
+    return (
+        '\n    if PROCESSES > 1 and device.type == "cuda":'
+        "\n        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)"
+    )
+
+
+def hands(on: bool) -> dict[str, str]:
+    """What a script that is told on its standard input when to pause has more."""
+    if not on:
+        return {"hands": "", "interrupted": "", "reason": '"done"'}
+    return {
+        "hands": "\n    hands = Hands(device)",
+        "interrupted": "\n        if hands.ended:\n            break\n",
+        "reason": '"stopped" if hands.ended else "done"',
+    }
+
+
+def imports(on: bool) -> str:
+    """What it wants of the standard library."""
+    return "import sys\nimport threading\nimport time\n" if on else ""
