@@ -11,6 +11,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
+from app import layer_files
+from app.data import own_dataset
 from app.data.config import DataConfig
 from app.data.sources import SOURCES
 from app.frozen import FrozenMap
@@ -145,3 +147,28 @@ def test_transforms_are_added_moved_and_removed_with_pictures_before_and_after(q
 def test_tables_are_offered_no_transforms(section):
     section.show_config(DataConfig("sklearn.iris"))
     assert not section.training_transforms.isVisible() and not section.eval_transforms.isVisible()
+
+
+OWN = """\
+import torch
+from torch.utils.data import TensorDataset
+
+
+class Own(TensorDataset):
+    def __init__(self):
+        super().__init__(torch.rand(30, 3), torch.arange(30) % 3)
+"""
+
+
+def test_a_dataset_class_waits_until_its_file_is_trusted(qtbot, section, tmp_path):
+    path = tmp_path / "own.py"
+    path.write_text(OWN)
+    section.show_config(DataConfig("file.dataset", path=str(path)))
+    assert "not trusted yet" in section.state.text() and not section.reader.busy and not section.show_batch.isVisible()
+    with qtbot.waitSignal(section.trust_requested) as asked:
+        qtbot.mouseClick(section.trust, Qt.MouseButton.LeftButton)
+    assert asked.args == [str(path)]
+    layer_files.allow(own_dataset.file_of(path).sha256, tried=True)
+    section.show_config(section._config)
+    settled(qtbot, section)
+    assert "30 samples of 3 float32, 3 classes" in section.state.text() and not section.trust.isVisible()

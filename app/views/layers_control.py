@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -136,6 +136,22 @@ class LayersControl(QObject):
             dialog.revoked.connect(self.stop_trusting)
             dialog.finished.connect(dialog.deleteLater)
             dialog.open()
+
+    def look_at(self, path: Path, trusted: Callable[[], None]) -> None:
+        """Show a file that is none of layers, such as one with a Dataset class; `trusted` is called once it may run."""
+        from app.views.dialogs.trust import TrustDialog
+
+        one = replace(read_file(path), problem="")
+        if one.file is None:
+            self.refused.emit(f"{path.name} cannot be read", read_file(path).problem)
+            return
+        before = self.trust.before(one.path)
+        dialog = TrustDialog(one, before.text if before else "", self._window)
+        dialog.trusted.connect(self.let_run)
+        dialog.trusted.connect(lambda _one: trusted())
+        dialog.revoked.connect(self.stop_trusting)
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
 
     def let_run(self, one: CustomFile) -> None:
         """Trust the text that was shown; what lies on the disk by now may be another, and is asked about then."""

@@ -10,6 +10,7 @@ from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QProgressBar, QVBoxLayout, QWidget
 
 from app.background import Failure
+from app.data import own_dataset
 from app.data.config import DataConfig, Transform
 from app.data.sources import SOURCES, DataError, default_root, is_present, options_of, spec_of
 from app.data.spec import VALUES, ReadingStopped, SourceSpec
@@ -61,6 +62,7 @@ class DataSection(Section):
     chosen = Signal(object, str, object)
     download_requested = Signal(str)
     facts_changed = Signal()
+    trust_requested = Signal(str)  # the path of a file that is to be looked at before anything of it runs
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Data", parent=parent)
@@ -81,6 +83,8 @@ class DataSection(Section):
         self.download.clicked.connect(lambda: self.download_requested.emit(self._config.source))
         self.pick = Button("Choose file …", icon="folder")
         self.pick.clicked.connect(self._pick)
+        self.trust = Button("Look at it …", "primary", icon="eye")
+        self.trust.clicked.connect(lambda: self.trust_requested.emit(self._config.path))
         self.columns = ColumnsTable()
         self.columns.edited.connect(self._choose_columns)
         self._options_place = QVBoxLayout()
@@ -112,7 +116,7 @@ class DataSection(Section):
     def _lay_out(self) -> None:
         for part in (self.source, self.words, self.state):
             self.body_layout.addWidget(part)
-        for button in (self.download, self.pick):
+        for button in (self.download, self.pick, self.trust):
             self.body_layout.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
         self.body_layout.addWidget(self.bar)
         self.body_layout.addWidget(self.stop, 0, Qt.AlignmentFlag.AlignLeft)
@@ -153,12 +157,17 @@ class DataSection(Section):
         self.loading.setVisible(bare is not None)
         self.bad.setVisible(bare is not None and bool(bare.picks))
         missing = bare is not None and not is_present(config.source, self._root)
+        waits = config.source == own_dataset.KEY and bool(config.path) and not own_dataset.trusted(config)
         self.download.setVisible(missing)
+        self.trust.setVisible(waits)
         self.pick.setVisible(bare is not None and bool(bare.picks))
-        self.show_batch.setVisible(bare is not None and not missing and not problem and not self.reader.busy)
+        in_the_way = bare is None or missing or problem or waits or self.reader.busy
+        self.show_batch.setVisible(not in_the_way)
         self._say(bare, spec, problem, missing)
         self._show_transforms(bare)
-        if bare is not None and bare.picks and config.path and spec is not None and not spec.is_read and not problem:
+        if waits and not problem:
+            self.state.setText(f"{Path(config.path).name} is not trusted yet, so nothing of it was run.")
+        elif bare is not None and bare.picks and config.path and spec is not None and not spec.is_read and not problem:
             self.look()
 
     def _known(self) -> tuple[SourceSpec | None, str]:
