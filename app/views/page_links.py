@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject
@@ -64,6 +65,9 @@ class PageLinks(QObject):
         window.training_form.set_data_root(window.settings.data_folder)
         window.training_form.download_requested.connect(self._download)
         window.training_form.asked.connect(lambda key: window.actions_by_key[key].trigger())
+        window.training_form.data.trust_requested.connect(
+            lambda path: window.layers.look_at(Path(path), window.training_form.refresh_data)
+        )
         window.training_form.data.facts_changed.connect(window.live.refresh)
 
     def _torch_loaded(self, torch: Torch) -> None:
