@@ -194,7 +194,7 @@ def test_row_12_the_loop_is_the_one_of_the_note_and_its_losses_are_the_same_bit_
         by_hand.append(loss.item())
     assert [event.loss for event in train(a_job) if isinstance(event, StepDone)] == by_hand
     text = training_script(a_job)
-    for line in ("model.train()", "zero_grad(", "output = model(", "loss.backward()", "optimizer.step()", "loss.item()"):
+    for line in ("model.train()", "zero_grad(", "output = model(", "loss.backward()", ".step()", "loss.item()"):
         assert line in text
 
 
@@ -301,3 +301,44 @@ def test_row_34_metrics_are_gathered_over_batches_and_not_averaged_over_them():
     parts = [f1_score(a, b, average="macro") for a, b in zip(labels.split(50), called.split(50), strict=True)]
     assert dict(last.metrics)["f1"] == pytest.approx(whole, abs=1e-6)
     assert whole != pytest.approx(sum(parts) / len(parts), abs=1e-4)
+
+
+def test_row_15_checkpoints_hold_model_optimizer_and_losses_and_a_run_resumes_from_one(tmp_path):
+    from app.training import checkpoint
+    from app.training.control import Control
+
+    a_job, control, first = job(epochs=2, save_every=10), Control(), []
+    for event in train(a_job, control, folder=tmp_path):
+        first.append(event)
+        if isinstance(event, StepDone) and event.step == 27:
+            control.stop()
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "best.pt", "last.pt", "step-00000010.pt", "step-00000020.pt",
+    ]  # fmt: skip
+    # Plain state_dicts, which torch reads anywhere without running anything of the file.
+    state = torch.load(tmp_path / "last.pt", weights_only=True, map_location="cpu")
+    assert set(state) >= {"model", "optimizer", "schedule", "scaler", "generators", "position"}
+    assert state["model"].keys() == initial_module(SMALL_NET).state_dict().keys()
+    assert set(state["optimizer"]) == {"state", "param_groups"} and state["position"]["step"] == 27
+    rest = list(train(a_job, resume=checkpoint.newest(tmp_path)))
+    assert losses(first) + losses(rest) == losses(run(job(epochs=2)))
+
+
+def test_row_33_tensorboard_gets_scalars_in_groups_images_histograms_and_the_graph(tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    from app.runs import tensorboard
+
+    a_job = job(CONV_NET, epochs=1, batch_size=256)
+    events = tensorboard.watch(tmp_path, a_job)
+    told = list(train(a_job, folder=tmp_path / "checkpoints"))
+    events.tell(told)
+    events.close()
+    found = EventAccumulator(str(tmp_path / "tensorboard"))
+    found.Reload()
+    tags = found.Tags()
+    assert {"loss/train", "loss/validation", "accuracy/train", "accuracy/validation"} <= set(tags["scalars"])
+    assert "weights/conv1.weight" in tags["histograms"] and "batch/samples" in tags["images"] and tags["graph"]
+    values = [scalar.value for scalar in found.Scalars("loss/train")]
+    assert values == pytest.approx(losses(told), abs=1e-6)
