@@ -12,7 +12,7 @@ from app.builder.catalog import catalog
 from app.builder.checks import ACTIVATIONS, SOFTMAXES, plain_name
 from app.builder.graph import Graph, Node
 from app.builder.literals import DType
-from app.builder.problems import Cure, InsertBefore, Problem, SetParam, Thaw
+from app.builder.problems import Cure, InsertBefore, Problem, SetParam, SetTraining, Thaw
 from app.builder.training_checks import training
 from app.builder.value_types import Dim, TensorType
 from app.data.counts import training_count
@@ -23,6 +23,7 @@ from app.knob_checks import problems as knob_problems
 from app.project import Project
 from app.start_weights import problems as start_problems
 from app.training.choices import CLASS_IDS, LOSSES, OPTIMIZERS
+from app.training.config import Choice
 from app.training.job import WEIGHED, Job, JobError, check_data
 
 UNREAD = "The data have not been read yet"
@@ -64,7 +65,8 @@ def _data(project: Project, source: SourceSpec) -> list[Problem]:
         found.append(Problem("error", None, f"{len(source.bad):,} samples of {source.label} cannot be read", reason))
     if source.task == VALUES and LOSSES.get(loss) == CLASS_IDS:
         reason = f"{source.label} gives values to predict. Choose a loss of values under Training, such as MSELoss."
-        found.append(Problem("error", None, f"{loss} compares with classes", reason))
+        cure = Cure("Use MSELoss", (SetTraining("", "loss", Choice("MSELoss")),))
+        found.append(Problem("error", None, f"{loss} compares with classes", reason, cures=(cure,)))
     if project.data.class_weights and (loss not in WEIGHED or "weight" in project.training.loss.params):
         reason = f"Choose {' or '.join(WEIGHED)} without a weight of its own, or take the class weights away."
         found.append(Problem("error", None, f"{loss} cannot weigh the classes", reason))

@@ -22,7 +22,7 @@ from scripts.make_examples import EXAMPLES
 
 FILES = sorted(resource_path("examples").glob("*.tape"))
 # What the data have against a net for which there are no data yet.
-NO_DATA = {"CIFAR-10 net": ["input"], "U-Net": ["input", "mask"]}
+NO_DATA = {"U-Net": ["input", "mask"]}
 ON_DIGITS = ["MLP on digits", "Residual net on digits", "Transformer on digits", "digits"]
 
 each = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
