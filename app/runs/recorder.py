@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -187,7 +188,7 @@ class Recorder:
                 row = [*(getattr(event, column) for column in _EPOCHS), *metrics.values()]
                 tables.append(folder / store.EPOCHS, (*_EPOCHS, *metrics), [row])
         for name, columns, kind in ((store.STEPS, _STEPS, StepDone), (store.MEMORY, _MEMORY, MemorySample)):
-            rows = [[getattr(event, column) for column in columns] for event in events if isinstance(event, kind)]
+            rows = [*map(attrgetter(*columns), (event for event in events if isinstance(event, kind)))]
             if rows:
                 tables.append(folder / name, columns, rows)
         norms = [event for event in events if isinstance(event, GradientNorms)]

@@ -22,7 +22,7 @@ class TableError(ValueError):
 
 def append(path: Path, names: Sequence[str], rows: Sequence[Sequence[float | None]]) -> None:
     """Add rows, None as nan; a table that is not there yet is begun. Raises OSError and TableError."""
-    data = np.array([[np.nan if value is None else value for value in row] for row in rows], dtype="<f8")
+    data = np.array(rows, dtype="<f8")  # which makes nan of None
     head = _head(names)
     with path.open("ab") as file:
         end = file.tell()
