@@ -140,3 +140,42 @@ def test_a_rate_of_nought_can_be_left_by_hand() -> None:
     assert stepper.rate == 0.0
     stepper.set_rate(0.1)
     assert stepper.rate == 0.1
+
+
+@pytest.mark.parametrize("name", [name for name in SCHEDULERS if name != "ReduceLROnPlateau"])
+def test_a_schedule_goes_on_in_proportion_to_a_rate_set_by_hand(name: str) -> None:
+    sgd = Choice("SGD", FrozenMap(lr=0.05))
+    schedule, _ = first_schedule(name, sgd, Span(12, 12))
+    seen: dict[bool, list[float]] = {}
+    for by_hand in (False, True):
+        from app.training.metrics import Task
+        from app.training.start import initial_module
+        from app.training.stepper import Stepper
+
+        config = TrainingConfig(device="cpu", optimizer=sgd, schedule=replace(schedule, per="epoch"))
+        stepper = Stepper(initial_module(SMALL_NET), config, Task("CrossEntropyLoss", 10), "cpu")
+        stepper.optimizer.step()
+        rates = seen[by_hand] = []
+        for move in range(11):
+            if by_hand and move == 4:
+                stepper.set_rate(2 * stepper.rate)
+            rates.append(stepper.rate)
+            stepper.end_epoch(None)
+    wanted = [rate * (1 + (move >= 4)) for move, rate in enumerate(seen[False])]
+    assert seen[True] == pytest.approx(wanted)
+
+
+def test_the_command_tries_without_a_window(tmp_path, capsys) -> None:
+    import json
+
+    from app.main import main
+    from app.resources import path
+
+    digits = str(path("examples", "digits.tape"))
+    assert main(["try", digits, "--json"]) == 0
+    tried = json.loads(capsys.readouterr().out)
+    assert tried["input_shape"] == [1, 8, 8] and len(tried["seconds"]) == 2
+    assert main(["try", digits, "--find-rate", "--batches", "15", "--device", "cpu"]) == 0
+    assert "The loss" in capsys.readouterr().out
+    assert main(["try", digits, "--find-rate", "--batches", "3"]) == 1
+    assert "too few" in capsys.readouterr().err

@@ -77,8 +77,9 @@ class Stepper:
                 if name in group:
                     group[name] = group[name] * factor
         for schedule in (self.schedule, *getattr(self.schedule, "_schedulers", ())):
-            if hasattr(schedule, "base_lrs"):
-                schedule.base_lrs = [base * factor for base in schedule.base_lrs]
+            for name in ("base_lrs", "max_lrs"):
+                if hasattr(schedule, name):
+                    setattr(schedule, name, [one * factor for one in getattr(schedule, name)])
 
     @property
     def validated(self) -> nn.Module:
