@@ -97,6 +97,7 @@ def _evaluation(window: MainWindow) -> None:
 
 def _layer(window: MainWindow) -> None:
     from app.views.layer_control import LayerControl
+    from app.views.memory_control import MemoryControl
     from app.views.training.layer_page import LayerPage
 
     window.layer_page = LayerPage()
@@ -106,6 +107,7 @@ def _layer(window: MainWindow) -> None:
     window.bottom.pane.shown.connect(lambda key: window.layer_page.controls.setVisible(key == "layer"))
     window.bottom.findChild(PageHeights).set_first("layer", HEIGHT)
     window.layer_control = LayerControl(window)
+    window.memory_control = MemoryControl(window)
 
 
 def _room(window: MainWindow) -> None:

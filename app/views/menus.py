@@ -221,6 +221,8 @@ def _run(window: MainWindow, actions: Actions) -> None:
     actions.add(menu, "find-rate", "&Find a learning rate…", trial.find_rate)
     actions.add(menu, "dry-run", "&Dry run on made data", trial.dry_run, "Shift+F5")
     actions.add(menu, "overfit", "Learn &one batch by heart", trial.overfit)
+    actions.add(menu, "memory", "&Memory of a step…", lambda: window.memory_control.open(), "", "memory",
+                "By layer: estimated for the drawing, measured on a run that goes on")  # fmt: skip
     menu.addSeparator()
     actions.add(menu, "forget-weights", "Start from ran&dom weights", window.weights_control.forget).setEnabled(False)
 

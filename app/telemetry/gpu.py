@@ -1,0 +1,103 @@
+"""How busy and how warm a GPU is, as NVIDIA's management library tells; and what CUDA's allocator keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class GpuReading:
+    """Shares in percent, degrees Celsius, bytes; None is not available, and then `reason` says why."""
+
+    name: str = ""
+    utilisation: int | None = None
+    temperature: int | None = None
+    used: int | None = None
+    total: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Allocator:
+    """CUDA's caching allocator, in bytes. `split` lies free inside blocks that are in use, where only smaller tensors
+    fit; its share of what is reserved is the fragmentation.
+    """
+
+    allocated: int
+    reserved: int
+    peak: int
+    split: int
+
+    @property
+    def fragmentation(self) -> float:
+        return self.split / self.reserved if self.reserved else 0.0
+
+
+def read(device: str) -> GpuReading:
+    """Ask for `device`, such as "cuda:0". Everything else has no such numbers."""
+    if not device.startswith("cuda"):
+        return GpuReading(reason=f"{device} tells neither utilisation nor temperature")
+    try:
+        import pynvml
+    except ImportError:
+        return GpuReading(reason="nvidia-ml-py is not installed")
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return GpuReading(reason=f"NVIDIA's management library says: {error}")
+    try:
+        return _read(pynvml, pynvml.nvmlDeviceGetHandleByUUID(_uuid(device)))
+    except pynvml.NVMLError as error:
+        return GpuReading(reason=f"NVIDIA's management library says: {error}")
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _uuid(device: str) -> str:
+    """Of the GPU that torch means: CUDA_VISIBLE_DEVICES may number them anew, their UUID stays."""
+    import torch
+
+    return f"GPU-{torch.cuda.get_device_properties(device).uuid}"
+
+
+def _read(library: Any, handle: Any) -> GpuReading:
+    """What this GPU tells; an entry that it does not have is None."""
+
+    def told(function: Any, *arguments: Any) -> Any:
+        try:
+            return function(handle, *arguments)
+        except library.NVMLError:
+            return None
+
+    name, rates = told(library.nvmlDeviceGetName), told(library.nvmlDeviceGetUtilizationRates)
+    memory = told(library.nvmlDeviceGetMemoryInfo)
+    return GpuReading(
+        str(name or ""),
+        rates.gpu if rates is not None else None,
+        told(library.nvmlDeviceGetTemperature, library.NVML_TEMPERATURE_GPU),
+        memory.used if memory is not None else None,
+        memory.total if memory is not None else None,
+    )
+
+
+def allocator(device: str) -> Allocator | None:
+    """CUDA's allocator now; None for another device."""
+    if not device.startswith("cuda"):
+        return None
+    import torch
+
+    told = torch.cuda.memory_stats(device)
+    names = ("allocated_bytes.all.current", "reserved_bytes.all.current", "allocated_bytes.all.peak",
+             "inactive_split_bytes.all.current")  # fmt: skip
+    return Allocator(*(int(told.get(name, 0)) for name in names))
+
+
+def empty_cache(device: str) -> int:
+    """Give what the allocator keeps and nobody uses back to the device; how many bytes that were."""
+    import torch
+
+    before = torch.cuda.memory_reserved(device)
+    with torch.cuda.device(device):
+        torch.cuda.empty_cache()
+    return before - torch.cuda.memory_reserved(device)

@@ -1,0 +1,114 @@
+"""What of a training step holds how many bytes, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class LayerBytes:
+    """`optimizer` is the optimizer's state of the parameters, `activations` what backward holds of the forward."""
+
+    layer: str
+    parameters: int = 0
+    gradients: int = 0
+    optimizer: int = 0
+    activations: int = 0
+
+    @property
+    def whole(self) -> int:
+        return self.parameters + self.gradients + self.optimizer + self.activations
+
+
+@dataclass(frozen=True)
+class StepBytes:
+    """The layers in the order of the net; `batch` is the size of the batch that the activations are of."""
+
+    layers: tuple[LayerBytes, ...]
+    batch: int
+
+    @property
+    def total(self) -> LayerBytes:
+        names = ("parameters", "gradients", "optimizer", "activations")
+        return LayerBytes("", *(sum(getattr(layer, name) for layer in self.layers) for name in names))
+
+
+def step_bytes(
+    model: nn.Module, state: Mapping[Any, Any], batch: int, forward: Callable[[], Any]
+) -> StepBytes:
+    """Count what a step holds. `state` is that of the optimizer by parameter; `forward` runs net and loss once.
+
+    Gradients are counted for every trainable parameter, as they are there before the optimizer's step; parameters
+    and buffers once, where they are shared by layers at the first of them.
+    """
+    counted: dict[str, list[int]] = {}
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        row = counted.setdefault(name.rpartition(".")[0], [0, 0, 0, 0])
+        row[0] += _bytes(tensor)
+        if tensor.requires_grad:
+            row[1] += _bytes(tensor)
+        row[2] += sum(_bytes(value) for value in state.get(tensor, {}).values() if _is_tensor(value))
+    with saved(model) as held:
+        kept = forward()
+        for layer, size in held.values():
+            counted.setdefault(layer, [0, 0, 0, 0])[3] += size
+        del kept
+    order = {path: place for place, (path, _) in enumerate(model.named_modules())}
+    rows = sorted(counted.items(), key=lambda item: order.get(item[0], len(order)))
+    return StepBytes(tuple(LayerBytes(path, *row) for path, row in rows if any(row)), batch)
+
+
+@contextmanager
+def saved(model: nn.Module) -> Iterator[dict[int, tuple[str, int]]]:
+    """The storages that autograd saves for backward meanwhile, once each, with the layer that was being run first.
+
+    Parameters and buffers are no activations. The dict holds ids of storages that live as long as the graph does.
+    """
+    import torch
+
+    own = {_storage(tensor) for tensor in (*model.parameters(), *model.buffers())}
+    running: list[str] = [""]
+    held: dict[int, tuple[str, int]] = {}
+    alive: list[Tensor] = []
+
+    def pack(tensor: Tensor) -> Tensor:
+        key = _storage(tensor)
+        if key not in own and key not in held:
+            held[key] = (running[-1], tensor.untyped_storage().nbytes())
+            alive.append(tensor.detach())
+        return tensor
+
+    def leave(*_: Any) -> None:
+        running.pop()
+
+    handles = []
+    for path, module in model.named_modules():
+        handles.append(module.register_forward_pre_hook(lambda _module, _inputs, path=path: running.append(path)))
+        handles.append(module.register_forward_hook(leave, always_call=True))
+    try:
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            yield held
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _storage(tensor: Tensor) -> int:
+    # Not the address of the data, which meta tensors do not have.
+    return tensor.untyped_storage()._cdata
+
+
+def _bytes(tensor: Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def _is_tensor(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor)
