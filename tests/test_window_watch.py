@@ -95,3 +95,34 @@ def test_a_batch_with_numbers_that_are_not_finite_is_shown_and_counted(qtbot):
     dialog = BatchDialog(peek, "Paused.")
     qtbot.addWidget(dialog)
     assert dialog.grid is None and dialog.table.item(2, 1).text() == "2" and "nan" in dialog.table.item(1, 2).text()
+
+
+def test_the_memory_is_estimated_before_a_run_measured_in_it_and_written(qtbot, window, tmp_path):
+    window.watch_control.section.acted.emit()  # this run is not to stand
+    window.actions_by_key["memory"].trigger()
+    control = window.memory_control
+    qtbot.waitUntil(lambda: control.dialog.report is not None, timeout=30_000)
+    estimated = control.dialog.report
+    assert estimated.estimated and "Estimated" in control.dialog.summary.text()
+    control.dialog.accept()
+    window.run_control.step()
+    qtbot.waitUntil(lambda: window.session.state == "paused", timeout=60_000)
+    qtbot.waitUntil(lambda: bool(control.estimates), timeout=30_000)
+    window.actions_by_key["memory"].trigger()
+    qtbot.waitUntil(lambda: not control.dialog.report.estimated, timeout=30_000)
+    assert control.dialog.report.step == estimated.step
+    assert "The estimate before the run was" in control.dialog.summary.text()
+    control.write(tmp_path / "memory.json")
+    assert "activations" in (tmp_path / "memory.json").read_text()
+    control.dialog.accept()
+
+
+def test_the_page_layer_follows_the_selection_and_looks_into_fresh_weights(qtbot, window):
+    window.show_page("layer")
+    analysis = window.live.analysis
+    node = next(node for node, path in analysis.source.modules.items() if path == "conv1")
+    window.network_selection.set([node], None)
+    page = window.layer_page
+    qtbot.waitUntil(lambda: page.inside.inside is not None, timeout=30_000)
+    assert page.layer == "conv1" and page.inside.inside.weights.startswith("fresh weights, seed ")
+    assert page.inside.grid.count == page.inside.inside.channels.count
