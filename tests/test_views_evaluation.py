@@ -208,3 +208,51 @@ def test_trying_leaves_the_generators_and_the_net_as_they_were():
     assert np.array_equal(first.values, second.values), "dropout is off"
     assert torch.equal(before, torch.get_rng_state())
     assert torch.equal(weights, evaluator.stepper.model.state_dict()["linear1.weight"])
+
+
+# --- Metrics of a run
+
+
+def test_metrics_are_chosen_among_those_that_fit_the_data(qtbot):
+    from app.training.config import TrainingConfig
+    from app.views.training.evaluation_metrics import MetricsSection
+
+    section = MetricsSection()
+    qtbot.addWidget(section)
+    section.set_data(DataConfig())
+    section.show_config(TrainingConfig(metrics=("f1", "mae")))
+    assert "perplexity" not in section.toggles and section.toggles["f1"].value()
+    assert "says nothing" in section.toggles["mae"].toolTip() and section.summary == "F1, MAE"
+    with qtbot.waitSignal(section.edited) as told:
+        section.toggles["auroc"].click()
+    assert told.args[:2] == ["metrics", ("f1", "auroc", "mae")]
+    section.show_config(TrainingConfig(metrics=told.args[1]))
+    with qtbot.waitSignal(section.edited) as told:
+        section.toggles["mae"].click()
+    assert told.args[1] == ("f1", "auroc")
+
+
+def test_metrics_are_drawn_beside_the_accuracy_and_alone_where_there_is_none(qtbot):
+    from app.training.events import EpochDone, Started, StepDone
+    from app.training.history import History
+    from app.views.training.charts import AccuracyChart
+
+    for accuracy, metrics, title in (
+        (0.5, (("f1", 0.4), ("perplexity", 7.0)), "Accuracy"),
+        (None, (("mae", 3.0), ("r2", 0.2)), "Metrics"),
+    ):
+        history = History()
+        history.add(Started("cpu", None, 2, 1, 1, 0, 1, (), 1, 1))
+        for epoch in (1, 2):
+            history.add(StepDone(epoch, epoch, 1.0, 1, float(epoch)))
+            history.add(EpochDone(epoch, epoch, 1.0, accuracy, 1.0, accuracy, float(epoch), metrics))
+        chart = AccuracyChart()
+        qtbot.addWidget(chart)
+        chart.set_history(history, "step")
+        chart.redraw()
+        assert chart.heading.texts[0] == title
+        told = {entry.label: entry.value for entry in chart.entries(None)}
+        if accuracy:
+            assert told == {"train": "50.00", "validation": "50.00", "F1": "40.00", "Perplexity": "7.00"}
+        else:
+            assert told == {"MAE": "3.00", "R²": "0.200"}

@@ -71,6 +71,8 @@ def to_csv(history: History) -> str:
     rows = {int(step): row for row, step in enumerate(steps["step"])}
     for name in ("train_loss", "train_accuracy", "val_loss", "val_accuracy"):
         table[name] = _spread(rows, history.epochs["step"], history.epochs[name])
+    for name in history.metrics:
+        table[f"val_{name}"] = _spread(rows, history.scores["step"], history.scores[name])
     for name in ("allocated", "reserved", "peak", "resident"):
         if _any(history.memory, name):
             table[f"memory_{name}"] = _spread(rows, history.memory["step"], history.memory[name], whole=True)

@@ -12,6 +12,7 @@ from app.views import theme
 from app.views.training import figures, series
 from app.views.training.axis import Scale
 from app.views.training.card import Card, Entry
+from app.views.training.evaluation_curves import ScoreCurves, has_accuracy
 from app.views.training.overlays import Overlays, accuracies, smoothed_loss
 from app.views.training.plot import Curve, Dots, StepPlot
 from app.views.training.readout import Row
@@ -211,8 +212,12 @@ class AccuracyChart(Chart):
         self.plot.show_epochs = False
         self._curves = [(Curve(self.plot, 0, 1.5), Dots(self.plot, 0)), (Curve(self.plot, 1, 1.5), Dots(self.plot, 1))]
         self.others = Overlays(self.plot, accuracies)
+        self._scores = ScoreCurves(self.plot)
 
     def redraw(self) -> None:
+        shares = has_accuracy(self.history)
+        self.heading.set("Accuracy" if shares else "Metrics", "%" if shares else "of the validation samples")
+        self.plot.left.set_kind("percent" if shares else "number")
         epochs = self.history.epochs
         x = self.scale.of(epochs["step"], epochs["seconds"])
         window = self._window(x)
@@ -220,10 +225,14 @@ class AccuracyChart(Chart):
         for (curve, dots), y in zip(self._curves, levels, strict=True):
             curve.setData(x, y)
             dots.set_points(x, y)
-        seen = np.concatenate([*(y[window] for y in levels), *self.others.redraw(self.scale.mode, 0.0, lambda y: y)])
+        scores_x, *scores = self._scores.redraw(self.history, self.scale)
+        scored = [y[self._window(scores_x)] for y in scores]
+        others = self.others.redraw(self.scale.mode, 0.0, lambda y: y)
+        seen = np.concatenate([*(y[window] for y in levels), *scored, *others])
         seen = seen[np.isfinite(seen)]
         if seen.size:
-            self.plot.set_y_range(*series.snapped(float(seen.min()), float(seen.max()), 0.0, 100.5))
+            limits = (0.0, 100.5) if shares else ()
+            self.plot.set_y_range(*series.snapped(float(seen.min()), float(seen.max()), *limits))
         self._mark_epochs()
 
     def entries(self, index: int | None) -> Sequence[Entry]:
@@ -231,10 +240,13 @@ class AccuracyChart(Chart):
         if row is None:
             return ()
         epochs = self.history.epochs
-        entries = [Entry("train", figures.percent(float(epochs["train_accuracy"][row])), 0, "dots")]
+        entries = []
+        if not np.isnan(epochs["train_accuracy"][row]):
+            entries.append(Entry("train", figures.percent(float(epochs["train_accuracy"][row])), 0, "dots"))
         if not np.isnan(epochs["val_accuracy"][row]):
             value = figures.percent(float(epochs["val_accuracy"][row]))
             entries.append(Entry("validation", value, 1, "dots", "val"))
+        entries += self._scores.entries(self.history, row)
         return [*entries, *self.others.entries()] if index is None else entries
 
 class ThroughputChart(Chart):

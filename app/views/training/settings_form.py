@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QScrollArea, QVBoxLayout, QWidget
 
+from app import preflight
 from app.background import Background
 from app.data.config import DataConfig
 from app.document import Document
@@ -24,6 +26,7 @@ from app.views.inspector.form import ParamForm
 from app.views.training import knobs
 from app.views.training.choice_section import ChoiceSection
 from app.views.training.data_section import DataSection
+from app.views.training.evaluation_metrics import MetricsSection
 from app.views.training.folding import Folding
 from app.views.training.groups_section import GroupsSection
 from app.views.training.knob_section import KnobSection
@@ -83,6 +86,18 @@ class SpeedSection(KnobSection):
         self.recompute = PathList("recompute", words, "recompute of")
         self.recompute.changed.connect(lambda paths: self.edited.emit("recompute", paths, None))
         self.body_layout.addWidget(self.recompute)
+        self.blocking = label("", "label", "text3", wrap=True)
+        self.blocking.hide()
+        self.body_layout.addWidget(self.blocking)
+
+    def set_devices(self, devices: Sequence[Device]) -> None:
+        """Say how CUDA was started, where there is one."""
+        now = os.environ.get("CUDA_LAUNCH_BLOCKING")
+        self.blocking.setText(
+            f"CUDA_LAUNCH_BLOCKING is {now or 'not set'}. With 1 every kernel is waited for, so that an error names "
+            "its own line, and a run is slower. CUDA reads it when it starts: set it before Tapedeck is started."
+        )
+        self.blocking.setVisible(any(device.id.startswith("cuda") for device in devices))
 
     def show_config(self, training: TrainingConfig) -> None:
         self.recompute.show_paths(training.recompute)
@@ -124,8 +139,9 @@ class TrainingForm(QWidget):
         self.speed = SpeedSection()
         self.regular = KnobSection("Regularisation", knobs.REGULAR)
         self.checkpoints = KnobSection("Checkpoints", knobs.CHECKPOINTS)
+        self.metrics = MetricsSection()
         self.knobs: tuple[KnobSection, ...] = (
-            self.run, self.groups, self.gradients, self.speed, self.regular, self.checkpoints
+            self.run, self.groups, self.gradients, self.speed, self.regular, self.metrics, self.checkpoints
         )  # fmt: skip
         self.sections: tuple[Folding, ...] = (
             self.run, self.loss, self.optimizer, self.schedule, *self.knobs[1:]
@@ -198,11 +214,13 @@ class TrainingForm(QWidget):
         old.hide()
         old.deleteLater()
         self._put_device(DeviceField(devices))
+        self.speed.set_devices(devices)
         for section in (self.optimizer, self.loss, self.schedule, self.groups):
             section.set_torch_loaded()
 
     def set_analysis(self, analysis: Analysis) -> None:
-        """What the net's modules are called now."""
+        """What the net's modules are called now, and whether it fits the data."""
+        self.data.fit.show_fit(preflight.fit(self._document.project, analysis))
         if not analysis.source.modules:  # a net that is not sound has no text
             return
         layers = layers_of(self._document.project, analysis)
@@ -250,6 +268,7 @@ class TrainingForm(QWidget):
     def _show(self, project: Project) -> None:
         training = project.training
         self.data.show_config(project.data)
+        self.metrics.set_data(project.data)
         for section in self.knobs:
             section.show_config(training)
         self.device.set_value(training.device)

@@ -1,0 +1,62 @@
+"""The metrics of a run beside its accuracy, as dashed curves of the same chart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from app.training.history import History
+from app.training.scores import SCORES
+from app.views.training import figures
+from app.views.training.card import Entry
+from app.views.training.plot import Curve, StepPlot
+from app.views.training.series import Floats
+from app.views.training.timescale import TimeScale
+
+FIRST = 2  # of the colours of series: train and validation have those before
+
+
+class ScoreCurves:
+    """One curve a metric. Shares are in percent beside an accuracy; where there is none, all stand as they are."""
+
+    def __init__(self, plot: StepPlot) -> None:
+        self._plot = plot
+        self._curves: list[Curve] = []
+        self._names: tuple[str, ...] = ()
+
+    def drawn(self, history: History) -> tuple[str, ...]:
+        """The metrics that have a curve."""
+        return tuple(name for name in history.metrics if not has_accuracy(history) or SCORES[name].share)
+
+    def redraw(self, history: History, scale: TimeScale) -> list[Floats]:
+        """Draw what there is; returns x and the levels, curve by curve."""
+        names = self.drawn(history)
+        if names != self._names:
+            self._names = names
+            while len(self._curves) < len(names):
+                place = FIRST + len(self._curves) % 4
+                self._curves.append(Curve(self._plot, place, 1.5, dashed=True))
+        x = scale.of(history.scores["step"], history.scores["seconds"])
+        factor = 100 if has_accuracy(history) else 1
+        levels = [factor * history.scores[name] for name in names]
+        for place, curve in enumerate(self._curves):
+            curve.setData(*((x, levels[place]) if place < len(levels) else (x[:0], x[:0])))
+        return [x, *levels]
+
+    def entries(self, history: History, epoch: int) -> Sequence[Entry]:
+        """The legend at an epoch, from 0."""
+        if epoch >= len(history.scores):
+            return ()
+        drawn, found = self.drawn(history), []
+        for name in history.metrics:
+            value, share = float(history.scores[name][epoch]), has_accuracy(history) and SCORES[name].share
+            place = FIRST + drawn.index(name) % 4 if name in drawn else -1
+            text = figures.percent(value) if share else figures.figure(value)
+            found.append(Entry(SCORES[name].label, text, place, "dash", SCORES[name].label.removesuffix(" accuracy")))
+        return found
+
+
+def has_accuracy(history: History) -> bool:
+    """Whether the run has an accuracy; one without an epoch yet may have."""
+    return not len(history.epochs) or bool(np.isfinite(history.epochs["train_accuracy"][-1]))
