@@ -5,6 +5,7 @@ The builder knows shapes, the data know theirs, the loss knows what it wants; th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.builder.blocks import with_blocks
@@ -53,6 +54,36 @@ def problems(project: Project, analysis: Analysis) -> tuple[Problem, ...]:
         *_training(project, analysis),
         *knob_problems(project, analysis, training_count(project.data), source),
         *(start_problems(project.training.start, analysis.source) if analysis.runnable else ()),
+    )
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What the data give beside what the net takes and gives, and what is between the two, with cures."""
+
+    data: str
+    net: str
+    problems: tuple[Problem, ...]
+
+
+def fit(project: Project, analysis: Analysis) -> Fit | None:
+    """Data and net side by side; None while either is not known."""
+    try:
+        source = spec_of(project.data)
+    except DataError:
+        return None
+    inputs = [node for node in project.graph.nodes.values() if node.op == "input"]
+    if not source.is_read or not inputs:
+        return None
+    gives = "×".join(map(str, ("N", *source.shape)))
+    labels = "×".join(map(str, ("N", *wanted_output(source))))
+    what = {CLASSES: "a value for each class", VALUES: "the values to predict", TOKENS: "a value for each token"}
+    shape, dtype = inputs[0].params.get("shape") or (), inputs[0].params.get("dtype", DType("float32"))
+    kind = analysis.output_type()
+    return Fit(
+        f"{gives} {source.dtype}, and the loss wants {labels}: {what[source.task]}.",
+        f"{'×'.join(map(str, ('N', *shape)))} {dtype.name}, and it gives {kind or 'nothing yet'}.",
+        (*_inputs(project.graph, source), *_outputs(project.graph, analysis, source)),
     )
 
 

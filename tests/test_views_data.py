@@ -16,6 +16,7 @@ from app.data import own_dataset
 from app.data.config import DataConfig
 from app.data.sources import SOURCES
 from app.frozen import FrozenMap
+from app.project import Project
 from app.views import theme
 from app.views.training import data_words
 from app.views.training.columns_table import INPUT, LEFT_OUT, TARGET
@@ -172,3 +173,21 @@ def test_a_dataset_class_waits_until_its_file_is_trusted(qtbot, section, tmp_pat
     section.show_config(section._config)
     settled(qtbot, section)
     assert "30 samples of 3 float32, 3 classes" in section.state.text() and not section.trust.isVisible()
+
+
+def test_net_and_data_stand_side_by_side_with_a_cure(qtbot, section):
+    from app import preflight
+    from app.builder.analysis import analyse
+    from tests.builder_nets import net
+
+    graph = net([("input", "x", {"shape": (1, 9, 9)}), ("nn.Flatten", "flatten", {}),
+                 ("nn.Linear", "fc", {"out_features": 7}), ("output", "y", {})])  # fmt: skip
+    section.fit.show_fit(preflight.fit(Project(graph=graph), analyse(graph)))
+    assert section.fit.data.text() == "N×1×8×8 float32, and the loss wants N×10: a value for each class."
+    assert section.fit.net.text() == "N×1×9×9 float32, and it gives N×7."
+    assert [button.text() for button in section.fit.buttons] == ["Set shape to 1×8×8", "Set out_features=10"]
+    with qtbot.waitSignal(section.fit.cure_requested) as asked:
+        qtbot.mouseClick(section.fit.buttons[0], Qt.MouseButton.LeftButton)
+    assert asked.args[0].label == "Set shape to 1×8×8"
+    section.fit.show_fit(None)
+    assert not section.fit.isVisible()

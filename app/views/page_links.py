@@ -68,6 +68,7 @@ class PageLinks(QObject):
         window.training_form.data.trust_requested.connect(
             lambda path: window.layers.look_at(Path(path), window.training_form.refresh_data)
         )
+        window.training_form.data.fit.cure_requested.connect(window.cure_network)
         window.training_form.data.facts_changed.connect(window.live.refresh)
 
     def _torch_loaded(self, torch: Torch) -> None:

@@ -24,6 +24,7 @@ from app.views.numbers import grouped_digits, megabytes
 from app.views.training import data_words as words
 from app.views.training.batch_view import BatchView
 from app.views.training.columns_table import ColumnsTable
+from app.views.training.data_fit import FitBox
 from app.views.training.data_reader import DataReader
 from app.views.training.transforms_list import TransformsList
 from app.views.widgets import Button, ChoiceField, Section
@@ -85,6 +86,7 @@ class DataSection(Section):
         self.pick.clicked.connect(self._pick)
         self.trust = Button("Look at it …", "primary", icon="eye")
         self.trust.clicked.connect(lambda: self.trust_requested.emit(self._config.path))
+        self.fit = FitBox()
         self.columns = ColumnsTable()
         self.columns.edited.connect(self._choose_columns)
         self._options_place = QVBoxLayout()
@@ -118,6 +120,7 @@ class DataSection(Section):
             self.body_layout.addWidget(part)
         for button in (self.download, self.pick, self.trust):
             self.body_layout.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
+        self.body_layout.addWidget(self.fit)
         self.body_layout.addWidget(self.bar)
         self.body_layout.addWidget(self.stop, 0, Qt.AlignmentFlag.AlignLeft)
         self.body_layout.addWidget(self.columns)
