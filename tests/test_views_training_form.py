@@ -221,3 +221,10 @@ def test_layers_to_recompute_are_chosen_from_the_net(qtbot: QtBot, form: Trainin
     assert form.speed.recompute.lines["gone"].name.property("tone") == "error"
     qtbot.mouseClick(form.speed.recompute.lines["gone"].remove, Qt.MouseButton.LeftButton)
     assert document.project.training.recompute == ("fc2",)
+
+
+def test_cuda_is_said_to_wait_or_not_where_there_is_one(form: TrainingForm, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert form.speed.blocking.isHidden()
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    form.set_devices((Device("cuda:0", "NVIDIA H200"), Device("cpu", "CPU")))
+    assert not form.speed.blocking.isHidden() and form.speed.blocking.text().startswith("CUDA_LAUNCH_BLOCKING is 1.")
