@@ -6,7 +6,9 @@ makes an older one stale: if it has not begun it is never asked, and if it has, 
 
 from __future__ import annotations
 
+import gc
 import itertools
+import sys
 import traceback
 from collections import deque
 from collections.abc import Callable
@@ -15,6 +17,8 @@ from threading import Condition
 from typing import Any
 
 from PySide6.QtCore import QObject, Qt, QThread, Signal, Slot
+
+FEW = 20  # modules that are imported by a question without more ado
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,7 @@ class _Worker(QThread):
             self._wake.notify()
 
     def run(self) -> None:
+        modules = 0
         while True:
             with self._wake:
                 self._wake.wait_for(lambda: self._waiting or self._leaving)
@@ -73,6 +78,10 @@ class _Worker(QThread):
                 answer = question.function(*question.arguments)
             except BaseException as error:  # whatever it is, it belongs to who asked, and the worker goes on
                 answer = Failure(error, traceback.format_exc())
+            if len(sys.modules) > modules + FEW:
+                # What was imported stays. Looked through for garbage, torch holds every thread for half a second.
+                modules = len(sys.modules)
+                gc.freeze()
             self.answered.emit(question.number, answer)
 
 

@@ -52,7 +52,7 @@ def _move(made: Path, to: Path) -> None:
 
 def _import(options: argparse.Namespace, folder: Path) -> int:
     """Import a model; its weights are in a folder for the time being."""
-    from app import cli, model_import, own_layers, project_file, start_weights
+    from app import cli, import_child, model_import, own_layers, project_file, start_weights
     from app.builder.analysis import analyse
     from app.export.weights import WeightsError, save_safetensors
 
@@ -65,7 +65,7 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
         if source.file and not options.trust:
             raise cli.Refused(f"{source.file} was not run; look at it, then give --trust", 1)
         if source.file:
-            project = model_import.import_file(source, arguments, inputs, weights, options.timeout)
+            project = import_child.import_file(source, arguments, inputs, weights, options.timeout)
         else:
             project, state = model_import.import_source(source, arguments, inputs, options.pretrained)
             if weights is not None:

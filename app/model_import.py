@@ -1,7 +1,6 @@
 """Where a model to be imported comes from, and the project that it becomes.
 
-`torchvision:resnet18` is made in this process. A person's own file runs only in a child process, with a time limit, and
-only if they said so; what comes back from there is a project file, which is data.
+A person's own file runs only in a child process (`import_child`), with a time limit, and only if they said so.
 """
 
 from __future__ import annotations
@@ -12,10 +11,7 @@ import importlib.util
 import inspect
 import json
 import re
-import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
@@ -23,7 +19,6 @@ from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from app import project_file
 from app.builder.catalog import catalog
 from app.project import Project
 
@@ -32,8 +27,6 @@ if TYPE_CHECKING:
 
     from app.builder.importer.opaque import OwnClasses
 
-PATIENCE = 120.0  # seconds for a person's own file
-LOOK = 0.05  # seconds between two looks at whether it has ended, or should
 _INPUT = re.compile(r"(?P<sizes>\d+(?:x\d+)*)(?::(?P<dtype>[a-z]+\d*))?")
 # What torchvision's pictures and clips are, where no weights say it.
 _PICTURE, _CLIP = (3, 224, 224), (3, 16, 112, 112)
@@ -288,89 +281,3 @@ def import_source(
     model = make_torchvision(source.name, arguments, pretrained)
     project = project_of(model, inputs or (usual_input(source.name),), source.name, cancelled)
     return project, model.state_dict()
-
-
-def import_file(
-    source: ModelSource,
-    arguments: Mapping[str, Any],
-    inputs: tuple[ModelInput, ...],
-    weights: Path | None = None,
-    patience: float = PATIENCE,
-    cancelled: Callable[[], bool] = lambda: False,
-) -> Project:
-    """The project of a model in a person's own file, which runs in a child process of at most `patience` seconds.
-
-    The caller has asked whether it may run. `weights` is where its state_dict goes (.safetensors). Raises ImportFailed.
-    """
-    if not inputs:
-        raise ImportFailed(f"say what {source} takes, for instance --input 1x3x32x32")
-    if not Path(source.file).is_file():
-        raise ImportFailed(f"there is no file {source.file}")
-    with tempfile.TemporaryDirectory(prefix="tapedeck-") as folder:
-        left = Path(folder) / "imported.tape"
-        question = {
-            "source": [str(Path(source.file).resolve()), source.name, source.call], "arguments": dict(arguments),
-            "inputs": [[list(one.shape), one.dtype] for one in inputs], "left": str(left),
-            "weights": str(weights.resolve()) if weights else "",
-        }  # fmt: skip
-        code, told = _in_child(json.dumps(question), str(source), patience, cancelled)
-        if code or not left.is_file():
-            lines = [line for line in told.strip().splitlines() if line.strip()]
-            raise ImportFailed(lines[-1] if lines else f"{source} ended the process that it ran in")
-        return project_file.read(left)
-
-
-def _in_child(question: str, source: str, patience: float, cancelled: Callable[[], bool]) -> tuple[int, str]:
-    """The exit code of the child process, and what it wrote to stderr. Raises ImportFailed if it was stopped."""
-    root = Path(__file__).resolve().parent.parent
-    with tempfile.TemporaryFile("w+") as asked, tempfile.TemporaryFile() as told:
-        asked.write(question)
-        asked.seek(0)
-        with subprocess.Popen([sys.executable, "-m", "app.model_import"], stdin=asked, stdout=subprocess.DEVNULL,
-                              stderr=told, cwd=root) as child:  # fmt: skip
-            end = time.monotonic() + patience
-            while child.poll() is None:
-                late = time.monotonic() > end
-                if late or cancelled():
-                    child.kill()
-                    words = f"{source} had not come to its end after {patience:.0f} s and was stopped"
-                    raise ImportFailed(words if late else "cancelled")
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    child.wait(LOOK)
-        told.seek(0)
-        return child.returncode, told.read().decode("utf-8", "replace")
-
-
-def _own_classes(path: Path) -> OwnClasses:
-    """The classes of a file that has run in this process, which may be nodes of the drawing."""
-    from app import layer_files
-    from app.builder.custom import read_file
-    from app.builder.importer.opaque import OwnClasses
-
-    read = read_file(path)
-    if read.file is not None:
-        layer_files.allow(read.file.sha256, tried=True)
-    return OwnClasses(read_file(path), vars(sys.modules[path.stem]))
-
-
-def main() -> int:
-    """The child process: read a question from stdin, leave a project file."""
-    question = json.load(sys.stdin)
-    file, name, call = question["source"]
-    try:
-        model = make_from_file(ModelSource(file, name, call), question["arguments"])
-        inputs = tuple(ModelInput(tuple(shape), dtype) for shape, dtype in question["inputs"])
-        project = project_of(model, inputs, name, own=_own_classes(Path(file)))
-        if question["weights"]:
-            from app.export.weights import save_safetensors
-
-            save_safetensors(model.state_dict(), question["weights"])
-        project_file.write(project, Path(question["left"]))
-    except ImportFailed as error:
-        print(f"{error}".replace("\n", " "), file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

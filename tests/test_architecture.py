@@ -39,7 +39,7 @@ GLUE = "document settings background training_thread"
 # Who may import whom. An entry for `room.module` adds to that of its room; a room may import all of itself.
 ARROWS = {
     "main": f"cli views {GLUE} {PURE} doctor",
-    "cli_import": "cli cli_weights model_import own_layers project_file builder export start_weights",
+    "cli_import": "cli cli_weights import_child model_import own_layers project_file builder export start_weights",
     "cli_weights": "cli state_dicts start_weights project_file export",
     "cli_export": "cli project builder preflight export",
     "cli_train": "cli project preflight start_weights runs training run_output export views",
@@ -70,7 +70,7 @@ ARROWS = {
     "sheet_file": "builder",
     "library": "project project_file builder",  # blocks that a person keeps are project files
     "trust": "",  # hashes that a person said may run
-    "own_layers": "project trust builder",  # which files of a project may run where no window asks
+    "own_layers": "project trust builder data",  # which files of a project may run where no window asks
     "project": "builder.graph builder.blocks builder.sheet data.config training.config",
     "builder": "",
     "builder.drawing": "drawing",
@@ -78,7 +78,7 @@ ARROWS = {
     "autograd.drawing": "drawing",
     "training": "data telemetry",
     "telemetry": "",
-    "runs": "project project_file run_file data training weights_files export.weights",  # what is kept of a run
+    "runs": "project project_file run_file data training telemetry weights_files export.weights",  # what is kept of one
     "remote": "training data telemetry export builder.literals",  # a run in other processes: its job and events as data
     "data": "",
     "export": "data training",

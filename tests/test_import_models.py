@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from app import model_import, own_layers, project_file
+from app import import_child, model_import, own_layers, project_file
 from app.builder.analysis import analyse
 from app.cli import run
 from app.model_import import ImportFailed, ModelInput, project_of
@@ -386,14 +386,14 @@ def test_a_file_without_such_a_model_says_what_it_has(own_file: Path, name: str,
     source = model_import.parse_source(f"{own_file}:{name}")
     inputs = () if name == "Mine" else (ModelInput((1, 3)),)
     with pytest.raises(ImportFailed) as told:
-        model_import.import_file(source, {}, inputs)
+        import_child.import_file(source, {}, inputs)
     assert words in str(told.value)
 
 
 def test_a_file_that_never_ends_is_stopped(own_file: Path) -> None:
     source = model_import.parse_source(f"{own_file}:hang()")
     with pytest.raises(ImportFailed, match="was stopped"):
-        model_import.import_file(source, {}, (ModelInput((1, 3)),), patience=8)
+        import_child.import_file(source, {}, (ModelInput((1, 3)),), patience=8)
 
 
 def test_torchvision_by_its_name(tmp_path: Path, capsys) -> None:

@@ -18,7 +18,8 @@ from torch import nn
 
 from app import layer_files
 from app.export.weights import load_weights
-from app.model_import import ModelInput, ModelSource, import_file, project_of
+from app.import_child import import_file
+from app.model_import import ModelInput, ModelSource, project_of
 from app.settings import Settings
 from app.source import make_module
 from app.trust import Trust

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,21 +71,28 @@ class ImportControl(QObject):
         from app.views.dialogs.import_model import ImportDialog
 
         window = self._window
-        dialog = ImportDialog(window.background, window.layers, self.open, window)
+        dialog = ImportDialog(window.background, window.layers, partial(laid_out, room=self._room()), self.show, window)
         if file is not None:
             dialog.choose_file(file)
         dialog.finished.connect(dialog.deleteLater)
         dialog.open()
         return dialog
 
+    def _room(self) -> Size:
+        """What of the canvas a drawing is to be seen in."""
+        canvas = self._window.canvas
+        return Size(max(canvas.width() - MARGIN, NARROWEST), max(canvas.height() - MARGIN, LOWEST), 0.0)
+
     def open(self, project: Project, wanted: Wanted) -> bool:
-        """Open what was imported, once unsaved work is cared for; False if the person would rather stay."""
+        """Lay out what was imported, and show it."""
+        return self.show(laid_out(project, self._room()), wanted)
+
+    def show(self, project: Project, wanted: Wanted) -> bool:
+        """Open what is laid out, once unsaved work is cared for; False if the person would rather stay."""
         window = self._window
         if not window.files.may_leave():
             return False
-        canvas = window.canvas
-        room = Size(max(canvas.width() - MARGIN, NARROWEST), max(canvas.height() - MARGIN, LOWEST), 0.0)
-        window.document.new(laid_out(project, room))
+        window.document.new(project)
         window.document.undo_stack.resetClean()  # it stands in no file yet, so leaving it is asked about
         window.show_page("network")
         self._telling = wanted

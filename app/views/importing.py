@@ -1,4 +1,5 @@
-"""A model that is there already is read in a thread of its own: the background's worker has the drawing to check."""
+"""A model that is there already is read in a process of its own, and a thread waits for it: the background's worker has
+the drawing to check."""
 
 from __future__ import annotations
 
@@ -13,23 +14,15 @@ from typing import Any
 
 from PySide6.QtCore import QCoreApplication, QObject, QThread, Signal
 
-from app import layer_files, model_import
+from app import layer_files
 from app.background import Failure
 from app.builder.custom import read_text
+from app.import_child import Child, Question, check_file
 from app.layer_files import digest
 from app.model_import import ImportFailed, ModelInput, ModelSource
 from app.project import Project
 
 Tell = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Known:
-    """One of torchvision's models: its name, what it is for, and what it usually takes."""
-
-    name: str
-    kind: str
-    input: ModelInput
 
 
 @dataclass(frozen=True)
@@ -45,19 +38,6 @@ class Wanted:
     sha256: str = ""
 
 
-def known_models() -> tuple[Known, ...]:
-    """What this torchvision has. Raises ImportError if there is none."""
-    from app.torchvision_import import import_torchvision
-
-    models = import_torchvision("models")
-    found = []
-    for name in models.list_models():
-        rooms = models.get_model_builder(name).__module__.split(".")[2:-1]
-        kind = rooms[0].replace("_", " ") if rooms else "classification"
-        found.append(Known(name, kind, model_import.usual_input(name)))
-    return tuple(found)
-
-
 def sizes_of(one: ModelInput) -> str:
     """An input as it is typed.
 
@@ -68,31 +48,28 @@ def sizes_of(one: ModelInput) -> str:
     return sizes if one.dtype == "float32" else f"{sizes}:{one.dtype}"
 
 
-def read_model(wanted: Wanted, tell: Tell, cancelled: Callable[[], bool]) -> Project:
-    """The project of what is wanted; `tell` hears what is going on. Raises ImportFailed and what writing raises."""
+def read_model(wanted: Wanted, tell: Tell, cancelled: Callable[[], bool], child: Child | None = None) -> Project:
+    """The project of what is wanted, read in a process of its own: `child`, if one is there already. `tell` hears what
+    is going on. Raises ImportFailed and what writing raises."""
     source = wanted.source
     if source.file:
+        check_file(source, wanted.inputs)
         tell(f"Running {Path(source.file).name} in a process of its own")
         text = read_text(Path(source.file))
         if digest(text) != wanted.sha256 or not layer_files.allowed(wanted.sha256):
             raise ImportFailed(f"{Path(source.file).name} was edited meanwhile and was not run; import it again")
+    child = child or Child()
+    try:
         with tempfile.TemporaryDirectory(prefix="tapedeck-") as folder:
             weights = Path(folder) / "its.safetensors" if wanted.keep_weights else None
-            project = model_import.import_file(source, wanted.arguments, wanted.inputs, weights, cancelled=cancelled)
+            question = Question(source, wanted.arguments, wanted.inputs, wanted.pretrained, weights)
+            project = child.read(question, cancelled=cancelled, tell=tell)
             if weights is None or cancelled():
                 return project
-            return _with_weights(project, lambda path: shutil.copyfile(weights, path), str(wanted.source), tell)
-    tell(f"Making {source.name}")
-    made = model_import.make_torchvision
-    model = made(source.name, wanted.arguments, wanted.pretrained, blank=not wanted.keep_weights)
-    inputs = wanted.inputs or (model_import.usual_input(source.name),)
-    tell(f"Following {source.name} from its input to its output")
-    project = model_import.project_of(model, inputs, source.name, cancelled)
-    if not wanted.keep_weights or cancelled():
-        return project
-    from app.export.weights import save_safetensors
-
-    return _with_weights(project, lambda path: save_safetensors(model.state_dict(), path), source.name, tell)
+            name = str(source) if source.file else source.name
+            return _with_weights(project, lambda path: shutil.copyfile(weights, path), name, tell)
+    finally:
+        child.close()
 
 
 def _with_weights(project: Project, write: Callable[[Path], object], name: str, tell: Tell) -> Project:
@@ -110,13 +87,15 @@ def _with_weights(project: Project, write: Callable[[Path], object], name: str, 
 
 
 class Importer(QThread):
-    """Reads one model. `ended(answer)` brings its project, or a Failure."""
+    """Reads one model, in `child` if there is one, and lays it out. `ended(answer)` brings the project or a Failure."""
 
     ended = Signal(object)
 
-    def __init__(self, wanted: Wanted, parent: QObject | None = None) -> None:
+    def __init__(
+        self, wanted: Wanted, lay_out: Callable[[Project], Project], child: Child | None, parent: QObject | None = None
+    ) -> None:
         super().__init__(parent)
-        self._wanted = wanted
+        self._wanted, self._lay_out, self._child = wanted, lay_out, child
         self._cancelled = threading.Event()
         self.progress = ""
         application = QCoreApplication.instance()
@@ -140,7 +119,10 @@ class Importer(QThread):
     def run(self) -> None:
         answer: Project | Failure
         try:
-            answer = read_model(self._wanted, self._tell, self._cancelled.is_set)
+            answer = read_model(self._wanted, self._tell, self._cancelled.is_set, self._child)
+            if not self.cancelled:
+                self._tell("Laying it out")
+                answer = self._lay_out(answer)
         except Exception as error:  # whatever it is, the person who asked is told
             answer = Failure(error, traceback.format_exc())
         self.ended.emit(answer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -34,14 +35,18 @@ class Torch:
 
 def _load_torch() -> Torch:
     """Import torch and run one call on meta tensors, whose first use imports a good deal more."""
-    import torch
+    gc.disable()  # there is no garbage in what is imported, and every look for it holds the window
+    try:
+        import torch
 
-    from app.builder import analysis  # noqa: F401
-    from app.training.devices import devices
+        from app.builder import analysis  # noqa: F401
+        from app.training.devices import devices
 
-    with torch.device("meta"):
-        torch.nn.Conv2d(1, 1, 1)(torch.zeros(1, 1, 1, 1))
-        torch.nn.BatchNorm1d(1)(torch.zeros(2, 1))
+        with torch.device("meta"):
+            torch.nn.Conv2d(1, 1, 1)(torch.zeros(1, 1, 1, 1))
+            torch.nn.BatchNorm1d(1)(torch.zeros(2, 1))
+    finally:
+        gc.enable()
     return Torch(torch.__version__, devices())
 
 

@@ -12,13 +12,14 @@ from PySide6.QtGui import QCloseEvent
 from PySide6.QtWidgets import QCheckBox, QStackedWidget, QWidget
 
 from app.background import Background, Failure
+from app.import_child import Child, Known
 from app.layer_files import allowed
 from app.model_import import remarks
 from app.project import Project
 from app.views.dialogs.base import Dialog
 from app.views.dialogs.import_pages import Entry, FilePage, ModelTrustDialog, TorchvisionPage
 from app.views.dialogs.import_result import ResultPage
-from app.views.importing import Importer, Known, Wanted, known_models
+from app.views.importing import Importer, Wanted
 from app.views.layers_control import LayersControl
 from app.views.widgets import Segmented
 from app.views.widgets.painting import announce, label, set_property
@@ -42,17 +43,23 @@ _CURES = (
 KEPT = "Training starts from them, an export writes them, and saving puts them beside the project."
 
 Open = Callable[[Project, Wanted], bool]
+_listed: tuple[Known, ...] = ()  # what torchvision has does not change while the program runs
 
 
 class ImportDialog(Dialog):
-    """Two pages, and whether the weights come along. `open_project` is handed what came of it, and says whether it was
-    opened."""
+    """Two pages, and whether the weights come along. `lay_out` is called beside the window's thread; `open_project` is
+    handed what came of it, and says whether it was opened."""
 
     def __init__(
-        self, background: Background, layers: LayersControl, open_project: Open, parent: QWidget | None = None
+        self,
+        background: Background,
+        layers: LayersControl,
+        lay_out: Callable[[Project], Project],
+        open_project: Open,
+        parent: QWidget | None = None,
     ) -> None:
         super().__init__("Import a model", parent)
-        self._background, self._layers, self._open = background, layers, open_project
+        self._background, self._layers, self._lay_out, self._open = background, layers, lay_out, open_project
         self._importer: Importer | None = None
         self._wanted: Wanted | None = None
         self._read: Project | None = None  # what was imported and is not opened yet
@@ -82,8 +89,12 @@ class ImportDialog(Dialog):
         room = parent.height() if parent is not None else 800
         self.setMinimumSize(520, 480)
         self.resize(640, min(660, max(room - 60, 480)))
-        background.ask(KEY, known_models, on_answer=self._listed, on_error=self._not_listed)
-        self.finished.connect(lambda _result: background.forget(KEY))
+        self._child: Child | None = Child(listing=not _listed)  # torch is there when somebody presses Import
+        if _listed:
+            self.torchvision.show_models(_listed)
+        else:
+            background.ask(KEY, self._child.models, on_answer=self._listed, on_error=self._not_listed)
+        self.finished.connect(self._leave)
         self.torchvision.search.setFocus()
         self._look()
 
@@ -105,7 +116,15 @@ class ImportDialog(Dialog):
         (self.torchvision.search if key == "torchvision" else self.file.path).setFocus()
         self._look()
 
+    def _leave(self, _result: int) -> None:
+        self._background.forget(KEY)
+        if self._child is not None:
+            self._child.close()
+            self._child = None
+
     def _listed(self, models: tuple[Known, ...]) -> None:
+        global _listed
+        _listed = models
         self.torchvision.show_models(models)
         self._look()
 
@@ -158,7 +177,7 @@ class ImportDialog(Dialog):
 
     def _begin(self, wanted: Wanted) -> None:
         self._wanted, self._began = wanted, time.monotonic()
-        self._importer = Importer(wanted, self)
+        self._importer, self._child = Importer(wanted, self._lay_out, self._child, self), None
         self._importer.ended.connect(self._ended, Qt.ConnectionType.QueuedConnection)
         self._enable(False)
         self._tell()
@@ -187,6 +206,8 @@ class ImportDialog(Dialog):
         importer.deleteLater()
         self._enable(True)
         self._look()
+        if importer.cancelled or isinstance(answer, Failure):
+            self._child = Child()
         if importer.cancelled:
             self._say("Stopped. Your project is as it was.")
         elif isinstance(answer, Failure):

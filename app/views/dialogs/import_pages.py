@@ -21,11 +21,12 @@ from PySide6.QtWidgets import (
 )
 
 from app.builder.custom import CustomFile, module_name, read_text
+from app.import_child import Known
 from app.layer_files import LayerFile, LayerFileError, allowed
 from app.model_import import ImportFailed, ModelSource, names_in, parse_arguments, parse_input
 from app.views import theme
 from app.views.dialogs.trust import TrustDialog, listed
-from app.views.importing import Known, Wanted, sizes_of
+from app.views.importing import Wanted, sizes_of
 from app.views.widgets import Button, SearchField
 from app.views.widgets.painting import label, set_property
 

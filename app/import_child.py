@@ -1,0 +1,239 @@
+"""The process in which a model is made and read: a person's own file runs there alone, and the window stays free.
+
+What comes back is a project file, which is data. A `Child` may be started before anybody knows what is wanted, so that
+torch is there when it is; it answers one question and ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app import model_import, project_file
+from app.model_import import ImportFailed, ModelInput, ModelSource
+from app.project import Project
+
+if TYPE_CHECKING:
+    from app.builder.importer.opaque import OwnClasses
+
+PATIENCE = 120.0  # seconds for a person's own file
+LOOK = 0.02  # seconds between two looks at whether it has ended, or should
+LEFT, MODELS, PROGRESS = "imported.tape", "models.json", "progress"
+
+
+@dataclass(frozen=True)
+class Known:
+    """One of torchvision's models: its name, what it is for, and what it usually takes."""
+
+    name: str
+    kind: str
+    input: ModelInput
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be read. `weights` is where its state_dict goes (.safetensors), if anywhere."""
+
+    source: ModelSource
+    arguments: Mapping[str, Any]
+    inputs: tuple[ModelInput, ...] = ()
+    pretrained: bool = False
+    weights: Path | None = None
+
+    def written(self) -> str:
+        source = self.source
+        file = str(Path(source.file).resolve()) if source.file else ""
+        return json.dumps({
+            "source": [file, source.name, source.call], "arguments": dict(self.arguments),
+            "inputs": [[list(one.shape), one.dtype] for one in self.inputs], "pretrained": self.pretrained,
+            "weights": str(self.weights.resolve()) if self.weights else "",
+        })  # fmt: skip
+
+    @classmethod
+    def read(cls, text: str) -> Question:
+        raw = json.loads(text)
+        inputs = tuple(ModelInput(tuple(shape), dtype) for shape, dtype in raw["inputs"])
+        weights = Path(raw["weights"]) if raw["weights"] else None
+        return cls(ModelSource(*raw["source"]), raw["arguments"], inputs, raw["pretrained"], weights)
+
+
+class Child:
+    """A process that reads one model. With `listing` it says first which models torchvision has."""
+
+    def __init__(self, listing: bool = False) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="tapedeck-", ignore_cleanup_errors=True)
+        self._path = Path(self._folder.name)
+        self._told = (self._path / "told").open("w+b")
+        command = [sys.executable, "-m", "app.import_child", str(self._path), *(["models"] if listing else [])]
+        root = Path(__file__).resolve().parent.parent
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self._told, cwd=root, text=True
+        )
+
+    def models(self) -> tuple[Known, ...]:
+        """Which models torchvision has. Raises ImportError if there is none."""
+        found = self._path / MODELS
+        while not found.is_file():
+            if self._process.poll() is not None:
+                raise ImportError(self._last_words() or "the process that looks for it has ended")
+            time.sleep(LOOK)
+        return tuple(Known(name, kind, ModelInput(tuple(shape), dtype))
+                     for name, kind, shape, dtype in json.loads(found.read_text("utf-8")))  # fmt: skip
+
+    def read(
+        self, question: Question, patience: float = PATIENCE, cancelled: Callable[[], bool] = lambda: False,
+        tell: Callable[[str], None] = lambda _words: None,
+    ) -> Project:  # fmt: skip
+        """The project of a model, within `patience` seconds; `tell` hears what is going on. Raises ImportFailed."""
+        process, end = self._process, time.monotonic() + patience
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has ended, and its words say why
+            process.stdin.write(f"{question.written()}\n")
+            process.stdin.flush()
+        while process.poll() is None:
+            late = time.monotonic() > end
+            if late or cancelled():
+                words = f"{question.source} had not come to its end after {patience:.0f} s and was stopped"
+                raise ImportFailed(words if late else "cancelled")
+            with contextlib.suppress(OSError):
+                tell((self._path / PROGRESS).read_text("utf-8"))
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(LOOK)
+        left = self._path / LEFT
+        if process.returncode or not left.is_file():
+            raise ImportFailed(self._last_words() or f"{question.source} ended the process that it ran in")
+        return project_file.read(left)
+
+    def _last_words(self) -> str:
+        self._told.seek(0)
+        lines = self._told.read().decode("utf-8", "replace").strip().splitlines()
+        return next((line for line in reversed(lines) if line.strip()), "")
+
+    def close(self) -> None:
+        """End it, whatever it does."""
+        if self._process.poll() is None:
+            self._process.kill()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.communicate()
+        self._told.close()
+        self._folder.cleanup()
+
+
+def import_file(
+    source: ModelSource,
+    arguments: Mapping[str, Any],
+    inputs: tuple[ModelInput, ...],
+    weights: Path | None = None,
+    patience: float = PATIENCE,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Project:
+    """The project of a model in a person's own file, which runs in a child process of at most `patience` seconds.
+
+    The caller has asked whether it may run. `weights` is where its state_dict goes (.safetensors). Raises ImportFailed.
+    """
+    check_file(source, inputs)
+    child = Child()
+    try:
+        return child.read(Question(source, arguments, inputs, weights=weights), patience, cancelled)
+    finally:
+        child.close()
+
+
+def check_file(source: ModelSource, inputs: tuple[ModelInput, ...]) -> None:
+    """Raise ImportFailed for a file that is not there, or where nobody says what its model takes."""
+    if not inputs:
+        raise ImportFailed(f"say what {source} takes, for instance --input 1x3x32x32")
+    if not Path(source.file).is_file():
+        raise ImportFailed(f"there is no file {source.file}")
+
+
+# --- In the child
+
+
+def known_models() -> tuple[Known, ...]:
+    """What this torchvision has. Raises ImportError if there is none."""
+    from app.torchvision_import import import_torchvision
+
+    models = import_torchvision("models")
+    found = []
+    for name in models.list_models():
+        rooms = models.get_model_builder(name).__module__.split(".")[2:-1]
+        kind = rooms[0].replace("_", " ") if rooms else "classification"
+        found.append(Known(name, kind, model_import.usual_input(name)))
+    return tuple(found)
+
+
+def _own_classes(path: Path) -> OwnClasses:
+    """The classes of a file that has run in this process, which may be nodes of the drawing."""
+    from app import layer_files
+    from app.builder.custom import read_file
+    from app.builder.importer.opaque import OwnClasses
+
+    read = read_file(path)
+    if read.file is not None:
+        layer_files.allow(read.file.sha256, tried=True)
+    return OwnClasses(read_file(path), vars(sys.modules[path.stem]))
+
+
+def _answer(question: Question, tell: Callable[[str], None]) -> Project:
+    """The project of what is asked for, its weights written where they are to go. Raises ImportFailed."""
+    source, inputs, own = question.source, question.inputs, None
+    tell(f"Making {source.name}")
+    if source.file:
+        model = model_import.make_from_file(source, question.arguments)
+        own = _own_classes(Path(source.file))
+    else:
+        blank = question.weights is None
+        model = model_import.make_torchvision(source.name, question.arguments, question.pretrained, blank)
+        inputs = inputs or (model_import.usual_input(source.name),)
+    tell(f"Following {source.name} from its input to its output")
+    project = model_import.project_of(model, inputs, source.name, own=own)
+    if question.weights is not None:
+        from app.export.weights import save_safetensors
+
+        tell("Writing its weights")
+        save_safetensors(model.state_dict(), question.weights)
+    return project
+
+
+def _put(path: Path, text: str) -> None:
+    """Write a file that is there as a whole or not at all."""
+    new = path.with_suffix(".new")
+    new.write_text(text, "utf-8")
+    new.replace(path)
+
+
+def main(folder: Path, listing: bool) -> int:
+    """Read a question from stdin, leave a project file."""
+    if listing:
+        rows = [[one.name, one.kind, one.input.shape, one.input.dtype] for one in known_models()]
+        _put(folder / MODELS, json.dumps(rows))
+    from app.builder.importer import building  # noqa: F401  # torch is there when the question comes
+
+    gc.freeze()  # and is not looked through for garbage while a model is read
+    text = sys.stdin.readline()
+    if not text:
+        return 0
+    try:
+        project = _answer(Question.read(text), lambda words: _put(folder / PROGRESS, words))
+        project_file.write(project, folder / LEFT)
+    except ImportFailed as error:
+        print(f"{error}".replace("\n", " "), file=sys.stderr, flush=True)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    code = main(Path(sys.argv[1]), "models" in sys.argv[2:])
+    sys.stderr.flush()
+    os._exit(code)  # nothing that a file started holds it up
