@@ -60,11 +60,15 @@ _HANDS = '''
 
 
 class Hands:
-    """Words from standard input, one a line: pause, resume, step, stop. The first process hears, all obey."""
+    """Words from standard input, one a line: pause, resume, step, stop. The first process hears, all obey.
+
+    The word ready says that whoever speaks has said what he wanted to before the first batch.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.standing, self.credits, self.stopping, self.ended = False, 0, False, False
+        self.ready = threading.Event()
         self.stood: int | None = None  # the step after which it said that it stands
         if not RANK:
             threading.Thread(target=self.listen, daemon=True).start()
@@ -72,13 +76,18 @@ class Hands:
     def listen(self) -> None:
         for line in sys.stdin:
             word = line.strip()
+            if word == "ready":
+                self.ready.set()
+                continue
             self.credits = self.credits + 1 if word == "step" else 0
             self.standing = word in ("pause", "step")
             self.stopping = self.stopping or word == "stop"
         self.stopping = True  # there is nobody left who could say it
+        self.ready.set()
 
     def wanted(self) -> int:
         """0 to go on, 1 to stand, 2 to end."""
+        self.ready.wait()
         if self.stopping:
             return 2
         if self.standing and self.credits:

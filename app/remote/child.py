@@ -46,8 +46,8 @@ STOP = 20.0  # seconds that a step under way may take after a stop
 class Elsewhere(RunEnded):
     """Work was handed to a run in another process that cannot be sent there."""
 
-    def __init__(self) -> None:
-        super().__init__("This run has a process of its own, where that cannot be looked at.")
+    def __init__(self, words: str = "This run has a process of its own, where that cannot be looked at.") -> None:
+        super().__init__(words)
 
 
 class ChildControl(Control):

@@ -33,12 +33,15 @@ def start(arguments: list[str], extra: Mapping[str, str], cwd: Path | None = Non
     )  # fmt: skip
 
 
-def die_with_parent() -> None:
-    """Have the kernel end this process when the one that started it is gone; where it cannot, the pipe's end tells."""
+def die_with_parent(how: signal.Signals | None = None) -> None:
+    """Have the kernel end this process when the one that started it is gone; where it cannot, the pipe's end tells.
+
+    `how` is the signal that it sends, SIGKILL unless told otherwise.
+    """
     parent = os.environ.pop(PARENT, "")
     if sys.platform != "linux" or not parent:
         return
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, how or signal.SIGKILL)
     if os.getppid() != int(parent):  # it went before we asked
         os._exit(1)
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from app.remote.child import ChildControl
 from app.remote.child import train as train_in_child
-from app.remote.place import HERE, Place
+from app.remote.distributed import LineControl
+from app.remote.distributed import train as train_on_several
+from app.remote.place import Place
 from app.training.control import Control
 from app.training.events import Event
 from app.training.job import Job
@@ -15,7 +17,9 @@ from app.training.job import Job
 
 def control_for(place: Place) -> Control:
     """The hands for a run at a place."""
-    return Control() if place == HERE else ChildControl()
+    if place.processes == 0:
+        return Control()
+    return ChildControl() if place.processes == 1 else LineControl()
 
 
 def train(
@@ -28,6 +32,8 @@ def train(
     resume: Path | None = None,
 ) -> Iterator[Event]:
     """`app.training.loop.train` wherever it is to be; `control` is of `control_for(place)`."""
+    if isinstance(control, LineControl):
+        return train_on_several(job, control, place=place, threads=threads, folder=folder)
     if isinstance(control, ChildControl):
         return train_in_child(job, control, threads=threads, folder=folder, resume=resume, place=place)
     from app.training import loop

@@ -1,0 +1,126 @@
+"""The JSON lines of a run that is carried out elsewhere, as events."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+import msgspec
+
+from app.training.events import (
+    EpochDone,
+    Event,
+    Failed,
+    Finished,
+    Paused,
+    RateSet,
+    Resumed,
+    Saved,
+    Skipped,
+    Started,
+    StepDone,
+)
+
+_ALWAYS = ("epoch", "step", "train_loss")
+_FIGURES = ("train_accuracy", "val_loss", "val_accuracy")
+_decoder = msgspec.json.Decoder(dict[str, Any])
+
+
+class Reader:
+    """Makes events of lines. `now` gives the seconds since the run began, nan where nobody measured them; `batches`
+    gives how many an epoch has for a number of samples, where that is known better than that the last may be short.
+
+    Steps and samples that a line does not tell follow from those that "started" told.
+    """
+
+    def __init__(
+        self, now: Callable[[], float], note: str | None = None, batches: Callable[[int], int] | None = None
+    ) -> None:
+        self._now, self._note, self._batches = now, note, batches
+        self._started: Started | None = None
+        self.epoch = self.step = 0
+
+    def event(self, line: bytes | str) -> Event | None:
+        """The event of a line, None for one that tells nothing that is known here. Raises ValueError."""
+        try:
+            fields = _decoder.decode(line)
+            event = self._event(fields.pop("event", ""), fields)
+        except (msgspec.DecodeError, KeyError, TypeError) as error:
+            raise ValueError(f"no line of a run: {line!r:.200}") from error
+        self.epoch = getattr(event, "epoch", self.epoch)
+        self.step = getattr(event, "step", self.step)
+        return event
+
+    def _event(self, kind: str, fields: dict[str, Any]) -> Event | None:
+        number = {name: math.nan if value is None else value for name, value in fields.items()}
+        match kind:
+            case "started":
+                self._started = self._begun(fields)
+                return self._started
+            case "step":
+                epoch, step = int(fields["epoch"]), int(fields["step"])
+                return StepDone(epoch, step, float(number["loss"]), self._samples(epoch, step), self._now())
+            case "epoch":
+                known = {*_FIGURES, *_ALWAYS}
+                others = tuple((k.removeprefix("val_"), float(number[k])) for k in fields if k not in known)
+                train_loss = float(number["train_loss"])
+                accuracy, val_loss, val_accuracy = (fields[name] for name in _FIGURES)
+                figures = (train_loss, accuracy, val_loss, val_accuracy)
+                return EpochDone(fields["epoch"], fields["step"], *figures, self._now(), others)
+            case "skipped":
+                return Skipped(
+                    fields["epoch"], fields["step"], f"The loss of step {fields['step']} is not finite.", None
+                )
+            case "saved":
+                return Saved(fields["step"], fields["path"], fields["problem"])
+            case "rate":
+                return RateSet(fields["step"], fields["rate"])
+            case "paused":
+                return Paused(fields["epoch"], fields["step"])
+            case "resumed":
+                return Resumed(fields["epoch"], fields["step"])
+            case "finished":
+                return Finished(fields["reason"], fields["epoch"], fields["steps"], self._now(), fields.get("note", ""))
+            case "failed":
+                kind, message, cure = fields["kind"], fields["message"], fields["cure"]
+                return Failed(kind, message, cure, "", fields["node"], fields["epoch"], fields["step"])
+        return None
+
+    def _samples(self, epoch: int, step: int) -> int:
+        """How many samples a step took: the last batch of an epoch has what is left."""
+        if self._started is None:
+            return 0
+        batches, size, count = (getattr(self._started, n) for n in ("steps_per_epoch", "batch_size", "train_count"))
+        left = count - (batches - 1) * size if step == epoch * batches else size
+        return min(left, size, count)
+
+    def _begun(self, fields: dict[str, Any]) -> Started:
+        epochs, size, count = (int(fields[name]) for name in ("epochs", "batch_size", "train_count"))
+        batches = self._batches(count) if self._batches is not None else max(1, math.ceil(count / size))
+        return Started(
+            fields["device"], self._note, epochs, size, batches, fields["seed"], fields["parameters"], (), count,
+            fields["validation_count"],
+        )  # fmt: skip
+
+
+class Clock:
+    """Seconds since it was set going, less those for which it stood."""
+
+    def __init__(self) -> None:
+        self._began: float | None = None
+        self._stood: float | None = None
+
+    def __call__(self) -> float:
+        return 0.0 if self._began is None else (self._stood or perf_counter()) - self._began
+
+    def follow(self, event: Event) -> None:
+        """Go on and stand with a run."""
+        now = perf_counter()
+        if isinstance(event, Started):
+            self._began, self._stood = now, None
+        elif isinstance(event, Paused) and self._stood is None:
+            self._stood = now
+        elif self._stood is not None and self._began is not None:
+            self._began, self._stood = self._began + now - self._stood, None

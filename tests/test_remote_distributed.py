@@ -1,0 +1,182 @@
+"""Several processes: the losses of one with the whole batch, hands that all of them obey, and none left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.data.config import DataConfig
+from app.export.script import training_script
+from app.frozen import FrozenMap
+from app.remote import distributed, process
+from app.remote.child import Elsewhere
+from app.remote.lines import Clock, Reader
+from app.remote.place import Place
+from app.training.config import Choice, Schedule
+from app.training.events import EpochDone, Failed, Finished, Paused, Resumed, StepDone, to_json
+from app.training.job import Job
+from tests.test_remote_child import ROOT, alive, wait_for
+from tests.training_jobs import CONV_NET, adam, job, losses, net, run
+
+PLAIN_NET = net(
+    ["self.linear1 = nn.Linear(64, 16)", "self.linear2 = nn.Linear(16, 10)"],
+    ["x = F.relu(self.linear1(x.flatten(1)))", "return self.linear2(x)"],
+)
+TWO = Place(2)
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks into /proc")
+
+
+def marked(mark: str) -> list[int]:
+    """The processes of a run."""
+    needle, found = f"{distributed.MARK}={mark}".encode(), []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if needle in (folder / "environ").read_bytes():
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.fixture
+def marks(monkeypatch):
+    """The marks of the runs that a test starts."""
+    made = []
+
+    class Kept:
+        def __init__(self):
+            self.hex = f"test-{os.getpid()}-{len(made)}"
+            made.append(self.hex)
+
+    monkeypatch.setattr(distributed, "uuid4", Kept)
+    yield made
+    assert made and not any(marked(mark) for mark in made)
+
+
+# Weights of the classes, an odd rest of a batch, accumulation, a schedule by the validation loss.
+HARD = job(
+    PLAIN_NET,
+    epochs=2,
+    batch_size=101,
+    accumulate=3,
+    clip_norm=0.5,
+    data=DataConfig(class_weights=True),
+    optimizer=adam(lr=0.01),
+    schedule=Schedule(Choice("ReduceLROnPlateau", FrozenMap(patience=0, threshold=0.5)), "epoch"),
+)
+
+
+def test_two_processes_have_the_losses_of_one_and_obey(tmp_path, marks):
+    """Step, pause, resume; the numbers are those of one process with the whole batch."""
+    import torch
+
+    from app.training.control import Control
+    from app.training.loop import train
+
+    whole = Control()
+    one = list(train(HARD, whole))
+    control = distributed.LineControl()
+    control.step()  # said before anybody hears it
+    events, stood = [], []
+    for event in distributed.train(HARD, control, place=TWO, folder=tmp_path / "checkpoints"):
+        events.append(event)
+        if isinstance(event, Paused):
+            stood.append(event.step)
+            assert len(marked(marks[0])) >= 3
+            control.step() if len(stood) == 1 else control.resume()
+    assert stood == [1, 2] and [e.step for e in events if isinstance(e, Resumed)] == [2]
+    assert losses(events) == pytest.approx(losses(one), abs=1e-6)
+    ours, theirs = ([e for e in each if isinstance(e, EpochDone)] for each in (one, events))
+    assert [e.val_loss for e in theirs] == pytest.approx([e.val_loss for e in ours], abs=1e-6)
+    assert [e.train_accuracy for e in theirs] == [e.train_accuracy for e in ours]
+    assert isinstance(events[-1], Finished) and events[-1].reason == "done"
+    for name, value in whole.weights().items():
+        assert torch.allclose(control.weights()[name], value, atol=1e-5)
+    assert {"model.py", "train.py"} <= {path.name for path in (tmp_path / "processes").iterdir()}
+    with pytest.raises(Elsewhere):
+        control.call(lambda live: live.step).result()
+
+
+def test_none_is_left_behind_when_one_fails(marks):
+    source = net(["self.linear1 = nn.Linear(64, 10)"], ["return self.linear1(torch.log(x.flatten(1)))"])
+    failed = list(distributed.train(job(source), place=TWO))[-1]
+    assert isinstance(failed, Failed) and "The loss of step 1 is" in failed.message
+
+
+_PARENT = """
+import sys
+from app.remote import distributed, process
+from app.remote.place import Place
+from app.training.events import StepDone
+from tests.test_remote_distributed import PLAIN_NET, job
+class Mark:
+    hex = sys.argv[1]
+distributed.uuid4 = Mark
+for event in distributed.train(job(PLAIN_NET, epochs=100_000), place=Place(2)):
+    if isinstance(event, StepDone):
+        print("there", flush=True)
+        sys.stdin.read()
+"""
+
+
+def test_none_outlives_a_window_that_is_killed():
+    mark = f"killed-{os.getpid()}"
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", _PARENT, mark], stdin=pipe, stdout=pipe, cwd=ROOT) as parent:
+        assert parent.stdout.readline() == b"there\n"
+        pids = marked(mark)
+        assert len(pids) >= 3
+        os.kill(parent.pid, signal.SIGKILL)
+    wait_for(lambda: not any(map(alive, pids)), 60)
+
+
+def test_an_empty_part_and_a_weighted_loss_count_for_what_they_are(monkeypatch):
+    """The parts of a batch, read off the script itself: their shares have the mean of the whole batch."""
+    import torch
+
+    text = training_script(HARD)
+    spaces = []
+    for rank in range(3):
+        monkeypatch.setenv("RANK", str(rank))
+        monkeypatch.setenv("WORLD_SIZE", "3")
+        start, end = text.index("RANK, PROCESSES"), text.index("def over_all")
+        functions = text[text.index("def part_of") : end]
+        space: dict = {"Tensor": torch.Tensor}
+        exec("import os\n" + text[start : text.index("\n", start)] + "\n" + functions, space)
+        spaces.append(space)
+    labels, weight = torch.tensor([0, 1, 1, 2, 0]), torch.tensor([1.0, 2.0, 5.0])
+    losses_of = torch.tensor([0.3, 1.7, 0.2, 2.2, 0.9])
+    for batch in (torch.arange(5), torch.tensor([1, 3])):
+        total = 0.0
+        for space in spaces:
+            part, portion = space["part_of"](batch, labels, weight)
+            w = weight[labels[part]]
+            total += float((losses_of[part] * w).sum() / w.sum() * portion) / 3
+        w = weight[labels[batch]]
+        assert total == pytest.approx(float((losses_of[batch] * w).sum() / w.sum()), abs=1e-6)
+
+
+def test_lines_become_the_events_that_they_were():
+    told = run(job(CONV_NET, epochs=1, batch_size=500))
+    reader = Reader(Clock())
+    back = [reader.event(line) for event in told if (line := to_json(event))]
+    assert [to_json(event) for event in back] == [line for event in told if (line := to_json(event))]
+    steps = [(e.samples, e.step) for e in told if isinstance(e, StepDone)]
+    assert [(e.samples, e.step) for e in back if isinstance(e, StepDone)] == steps
+    assert reader.event(json.dumps({"event": "of tomorrow"})) is None
+    for line in ("{", "[]", '{"event": "step"}', "hello"):
+        with pytest.raises(ValueError, match="no line of a run"):
+            reader.event(line)
+
+
+def test_a_name_that_python_has_no_room_for_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(process, "start", lambda *given: (_ for _ in ()).throw(OSError("no more processes")))
+    (failed,) = distributed.train(Job(PLAIN_NET, training=job().training), place=TWO)
+    assert failed.kind == "process" and "no more processes" in failed.message
