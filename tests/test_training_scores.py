@@ -12,6 +12,9 @@ from app.training.history import History
 from app.training.job import JobError, check_numbers
 from app.training.metrics import Task
 from app.training.scores import SCORES, Gathered, fitting, probabilities, refusal
+from tests.test_data_files import csv, text, values
+from tests.test_data_files import fitting as net_for
+from tests.test_export_script import app_lines, run_script  # noqa: F401
 from tests.training_jobs import SMALL_NET, job, losses, run
 
 OF_CLASSES = ("f1", "precision", "recall", "auroc", "top2_accuracy", "top5_accuracy")
@@ -124,3 +127,41 @@ def test_a_metric_that_says_nothing_of_the_data_is_refused_before_the_run(metric
 def test_a_run_without_validation_samples_has_no_metrics():
     events = run(job(epochs=1, metrics=("f1",), data=DataConfig(validation_fraction=0.0), loss=Choice("NLLLoss")))
     assert [event.metrics for event in events if isinstance(event, EpochDone)] == [()]
+
+
+FILES = {
+    "values": (lambda folder: values(folder, "pt"), ("mae", "rmse", "r2"), {"loss": Choice("MSELoss")}),
+    "one value": (lambda folder: csv(folder, target="length"), ("r2",), {"loss": Choice("L1Loss")}),
+    "tokens": (text, ("perplexity", "f1", "top3_accuracy"), {}),
+    "perplexity alone": (text, ("perplexity",), {}),
+    "classes of a table": (csv, ("auroc", "recall"), {"loss": Choice("MSELoss")}),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_metrics_of_every_task_are_those_of_the_script_and_of_an_evaluation(name, tmp_path, run_script):  # noqa: F811
+    from app.data.sources import look
+    from app.training.control import Control
+    from app.training.evaluating import Evaluator
+    from app.training.loop import train
+
+    make, metrics, training = FILES[name]
+    data = make(tmp_path)
+    a_job = job(net_for(look(data)), data=data, epochs=2, batch_size=16, metrics=metrics, **training)
+    lines, ended = run_script(a_job, "--json")
+    assert ended is None and lines == app_lines(a_job)
+    assert all(f'"val_{metric}": ' in lines[-2] for metric in metrics)
+    control = Control()
+    (last,) = [event for event in train(a_job, control) if isinstance(event, EpochDone) and event.epoch == 2]
+    found = Evaluator(a_job, control.weights()).evaluate()
+    assert (found.loss, found.accuracy) == (last.val_loss, last.val_accuracy)
+    assert {name: dict(found.metrics)[name] for name in metrics} == pytest.approx(dict(last.metrics), nan_ok=True)
+    assert len(found.to_csv().splitlines()) == found.count + 1
+
+
+def test_a_metric_of_another_task_is_refused_once_a_file_was_read(tmp_path):
+    from app.data.sources import look
+
+    data = csv(tmp_path)
+    a_job = job(net_for(look(data)), data=data, metrics=("mae",))
+    assert "says nothing" in app_lines(a_job)[-1]

@@ -99,18 +99,21 @@ def _check_loss(job: Job) -> None:
 
 def _check_metrics(job: Job) -> None:
     spec = spec_of(job.data)
-    for name in job.training.metrics if spec.is_read else ():
-        if told := refusal(name, spec.task, len(spec.classes)):
+    for name in job.training.metrics:
+        if told := refusal(name, spec.task if spec.is_read else "", len(spec.classes)):
             raise JobError(told)
 
 
 def check_input(job: Job, data: DataInfo) -> None:
-    """Refuse a net whose input is not what the data give, and a loss of another kind. Raises JobError."""
+    """Refuse a net whose input is not what the data give, and a loss or a metric of another kind. Raises JobError."""
     if data.task == VALUES and LOSSES.get(job.training.loss.name) == CLASS_IDS:
         raise JobError(
             f"{job.training.loss.name} compares with classes, and {data.label} gives values to predict. Choose a loss "
             "of values, such as MSELoss."
         )
+    for name in job.training.metrics:
+        if told := refusal(name, data.task, len(data.classes)):
+            raise JobError(told)
     inputs = job.source.inputs
     if not inputs:
         return

@@ -91,7 +91,9 @@ SCORES: FrozenMap[str, Score] = FrozenMap({score.name: score for score in (*_BOT
 
 
 def fitting(kind: str, classes: int) -> tuple[Score, ...]:
-    """The metrics that a task can be measured by."""
+    """The metrics that a task can be measured by; all of them while `kind` is not known, which is ""."""
+    if not kind:
+        return tuple(SCORES.values())
     fits = (score for score in SCORES.values() if kind in score.kinds)
     return tuple(score for score in fits if not score.by_class or score.least <= classes <= MOST_CLASSES)
 

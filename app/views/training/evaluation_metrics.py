@@ -38,7 +38,7 @@ class MetricsSection(KnobSection):
             spec = spec_of(data)
         except DataError:
             return
-        self._task = (spec.task, len(spec.classes))
+        self._task = (spec.task if spec.is_read else "", len(spec.classes))
         self._make()
 
     def show_config(self, training: TrainingConfig) -> None:

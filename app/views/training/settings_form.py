@@ -161,6 +161,7 @@ class TrainingForm(QWidget):
     def _connect(self) -> None:
         self.data.chosen.connect(self._set_data)
         self.data.download_requested.connect(self.download_requested)
+        self.data.facts_changed.connect(lambda: self.metrics.set_data(self._document.project.data))
         self.optimizer.chosen.connect(lambda choice, merge: self._set_training("optimizer", choice, merge))
         self.loss.chosen.connect(lambda choice, merge: self._set_training("loss", choice, merge))
         self.schedule.made.connect(lambda value, words, merge: self._apply("schedule", value, words, merge))
