@@ -43,7 +43,7 @@ ARROWS = {
     "cli_weights": "cli state_dicts start_weights project_file export",
     "cli_export": "cli project builder preflight export",
     "cli_train": "cli project preflight start_weights runs training run_output export views",
-    "cli_runs": "cli project preflight own_layers builder runs",
+    "cli_runs": "cli project preflight own_layers builder data runs",
     "cli_try": "cli preflight training data.sources drawing",
     "cli_evaluate": "cli project preflight training data export",
     "cli": f"cli_try cli_evaluate cli_export cli_import cli_train cli_runs views {PURE} doctor run_output",

@@ -61,6 +61,12 @@ def test_a_run_is_there_again_with_all_that_it_told(tmp_path: Path) -> None:
     assert same(there, history) and there.layers == history.layers and there.started == history.started
     assert np.array_equal(there.gradients.matrix(), history.gradients.matrix(), equal_nan=True)
     assert np.array_equal(there.memory["resident"], history.memory["resident"], equal_nan=True)
+    assert np.array_equal(there.steps["rate"], history.steps["rate"])
+    for name, table in history.seen.tables.items():
+        assert len(table) and there.seen.tables[name].layers == table.layers
+        assert np.array_equal(there.seen.tables[name].columns.matrix(), table.columns.matrix(), equal_nan=True)
+    kinds = {kind: series.samples for kind, series in history.seen.histograms.items()}
+    assert kinds and {kind: series.samples for kind, series in there.seen.histograms.items()} == kinds
     found = store.project_of(kept)
     assert (found.data, found.training) == (a_job.data, a_job.training)
     assert (kept.folder / store.SOURCE).read_text() == SMALL_NET.text

@@ -48,7 +48,7 @@ def test_a_run_is_written_as_it_goes_on_and_again_when_it_is_kept(tmp_path: Path
         found = read(folder)
         tags = found.Tags()
         assert {tag.split("/")[0] for tag in tags["scalars"]} == {
-            "loss", "accuracy", "rate", "gradient norm", "memory",
+            "loss", "accuracy", "rate", "gradient norm", "update over weight", "memory",
         }  # fmt: skip
         train_loss = found.Scalars("loss/train")
         assert [scalar.step for scalar in train_loss] == [e.step for e in events if isinstance(e, StepDone)]
@@ -57,6 +57,7 @@ def test_a_run_is_written_as_it_goes_on_and_again_when_it_is_kept(tmp_path: Path
         (pictures, *_) = found.Images("batch/samples")
         assert (pictures.width, pictures.height) >= (8, 8)
         assert tags["graph"] and any("conv1" in node.name for node in _graph(found).node)
+        assert {"gradients/conv1", "activations/conv1", "weights/conv1"} <= set(tags["histograms"])
         last = found.Histograms("weights/conv1.weight")[-1]
         assert last.step == 24
         assert last.histogram_value.num == state["conv1.weight"].numel()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from app import weights_files
-from app.runs import store
+from app.runs import layers_kept, store
 from app.runs.record import RunError
 from app.runs.store import Kept
 from app.training.config import StartWeights
@@ -99,7 +99,8 @@ def find_checkpoint(path: Path) -> Path:
 
 def copy_told(before: Kept, kept: Kept) -> None:
     """Give a run what another one told, which it goes on from. Raises OSError."""
-    for name in (store.STEPS, store.EPOCHS, store.MEMORY, store.GRADIENTS, store.LOG, store.PROJECT, store.SOURCE):
+    told = (store.STEPS, store.EPOCHS, store.MEMORY, store.GRADIENTS, store.LOG, *layers_kept.files())
+    for name in (*told, store.PROJECT, store.SOURCE):
         if (before.folder / name).exists():
             shutil.copyfile(before.folder / name, kept.folder / name)
 

@@ -17,7 +17,7 @@ import msgspec
 from app import project_file
 from app.data.sources import DataError
 from app.project import Project
-from app.runs import lock, record, store, tables
+from app.runs import layers_kept, lock, record, store, tables
 from app.runs.going_on import GoingOn
 from app.runs.store import Kept
 from app.training.events import (
@@ -109,7 +109,7 @@ class Recorder:
     def _go_on(self, there: GoingOn) -> None:
         folder = self.kept.folder
         project_file.write(self._project, folder / store.PROJECT)  # its epochs may be more than before
-        for name in (store.STEPS, store.MEMORY, store.GRADIENTS):
+        for name in (store.STEPS, store.MEMORY, store.GRADIENTS, *layers_kept.files()):
             tables.keep(folder / name, lambda columns: columns["step"] <= there.step)
         tables.keep(folder / store.EPOCHS, lambda columns: columns["epoch"] <= there.epochs)
         self._record = msgspec.structs.replace(
@@ -191,10 +191,11 @@ class Recorder:
             rows = [*map(attrgetter(*columns), (event for event in events if isinstance(event, kind)))]
             if rows:
                 tables.append(folder / name, columns, rows)
+        layers_kept.append(folder, events)
         norms = [event for event in events if isinstance(event, GradientNorms)]
         if norms:
-            rows = [[event.step, *event.norms] for event in norms]
-            tables.append(folder / store.GRADIENTS, ("step", *norms[0].layers), rows)
+            values = [(event.step, *event.norms) for event in norms]
+            tables.append(folder / store.GRADIENTS, ("step", *norms[0].layers), values)
         others = [event for event in events if not isinstance(event, StepDone | EpochDone)]
         lines = [line for line in map(to_json, others) if line is not None]
         if lines:

@@ -13,9 +13,10 @@ import msgspec
 
 from app import project_file
 from app.project import Project
-from app.runs import lock, tables
+from app.runs import layers_kept, lock, tables
 from app.runs import record as records
 from app.runs.record import Parent, Record, RunError
+from app.training.columns import Columns
 from app.training.events import Started
 from app.training.history import History
 
@@ -157,7 +158,9 @@ def history_of(kept: Kept) -> History:
     begun = kept.record.beginning
     try:
         parts = {name: tables.read(kept.folder / name)[1] for name in (STEPS, EPOCHS, MEMORY)}
+        metrics = tables.read(kept.folder / EPOCHS)[0][len(history.epochs.names) :]
         layers, norms = tables.read(kept.folder / GRADIENTS)
+        seen = list(layers_kept.told(kept.folder))
     except (OSError, tables.TableError) as error:
         raise RunError(f"What {kept.record.title} told cannot be read: {error}") from error
     if begun is not None:
@@ -165,6 +168,10 @@ def history_of(kept: Kept) -> History:
     for columns, name in ((history.steps, STEPS), (history.epochs, EPOCHS), (history.memory, MEMORY)):
         if parts[name].size:
             columns.extend(parts[name][: len(columns.names)])
+    if metrics:
+        history.scores = Columns("epoch", "step", "seconds", *metrics)
+        history.scores.extend(parts[EPOCHS][[0, 1, 6, *range(7, 7 + len(metrics))]])
+    history.extend(seen)
     if norms.size:
         history.add_gradients(tuple(layers[1:]), norms[0], norms[1:])
     return history

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-LONGEST_HEAD = 1 << 20
+LONGEST_HEAD = 1 << 25  # a table of histograms has 34 columns a layer
 
 
 class TableError(ValueError):
@@ -44,6 +44,11 @@ def read(path: Path) -> tuple[list[str], Array]:
     numbers = np.fromfile(path, dtype="<f8", offset=start)
     rows = len(numbers) // len(names) if names else 0
     return names, numbers[: rows * len(names)].reshape(rows, len(names)).T.astype(np.float64)
+
+
+def names_of(path: Path) -> list[str]:
+    """The names of the columns. Raises OSError and TableError."""
+    return _read_head(path)[0]
 
 
 def keep(path: Path, wanted: Callable[[dict[str, Array]], NDArray[np.bool_]]) -> None:

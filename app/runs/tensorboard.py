@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any
 from app.runs import going_on, store
 from app.runs.record import RunError
 from app.runs.store import Kept
-from app.training.events import EpochDone, Event, GradientNorms, MemorySample, Saved, StepDone
+from app.telemetry.histogram import Histogram
+from app.training.events import (
+    EpochDone,
+    Event,
+    GradientNorms,
+    Histograms,
+    LayerFigures,
+    MemorySample,
+    Saved,
+    StepDone,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -69,6 +79,12 @@ class Events:
                 case MemorySample():
                     self._scalars(event, MEMORY, event.seconds)
                     self._scalar(PROCESS, event.resident, event.step, event.seconds)
+                case Histograms():
+                    for each in event.layers:
+                        self._histogram(f"{event.kind}/{each.layer}", each, event.step)
+                case LayerFigures():
+                    for layer, ratio in zip(event.layers, event.ratios, strict=True):
+                        self._scalar(f"update over weight/{layer}", ratio, event.step, None)
                 case Saved() if not event.problem:
                     self.weights(Path(event.path))
 
@@ -86,6 +102,17 @@ class Events:
 
     def close(self) -> None:
         self._out.close()
+
+    def _histogram(self, tag: str, shown: Histogram, step: int) -> None:
+        """A histogram that was counted already; its sums are those of the middles of its parts."""
+        count, width = sum(shown.counts), (shown.high - shown.low) / len(shown.counts)
+        if not count:
+            return
+        middles = [shown.low + (number + 0.5) * width for number in range(len(shown.counts))]
+        total = sum(m * n for m, n in zip(middles, shown.counts, strict=True))
+        squares = sum(m * m * n for m, n in zip(middles, shown.counts, strict=True))
+        ends = [shown.low + (number + 1) * width for number in range(len(shown.counts))]
+        self._out.add_histogram_raw(tag, shown.low, shown.high, count, total, squares, ends, list(shown.counts), step)
 
     def _scalars(self, event: Any, tags: dict[str, str], seconds: float) -> None:
         for column, tag in tags.items():
@@ -156,9 +183,9 @@ def export(kept: Kept, job: Job, folder: Path) -> Path:
 
 def _told(kept: Kept) -> list[Event]:
     """The events that a run's tables were made of."""
-    from app.runs import tables
+    from app.runs import layers_kept, tables
 
-    found: list[Event] = []
+    found: list[Event] = [*layers_kept.told(kept.folder)]
     names, columns = tables.read(kept.folder / store.STEPS)
     whole = {"step", "epoch", "samples"}
     for row in columns.T.tolist():
