@@ -18,12 +18,13 @@ from app.frozen import FrozenMap
 from app.training.choices import LOSSES, OPTIMIZERS
 from app.training.config import Choice, Group, TrainingConfig
 from app.training.dry_run import DryRun, dry_run
-from app.training.events import EpochDone, Finished, Started, StepDone
+from app.training.events import EpochDone, Finished, GradientNorms, MemorySample, Noticed, Started, StepDone
+from app.training.history import History
 from app.training.loop import train
 from app.training.metrics import Task
 from app.training.start import initial_module
 from app.training.stepper import Stepper
-from tests.training_jobs import CONV_NET, SMALL_NET, job, losses, run
+from tests.training_jobs import CONV_NET, SMALL_NET, job, losses, net, run
 
 
 def stepper(source=SMALL_NET, **training) -> Stepper:
@@ -342,3 +343,142 @@ def test_row_33_tensorboard_gets_scalars_in_groups_images_histograms_and_the_gra
     assert "weights/conv1.weight" in tags["histograms"] and "batch/samples" in tags["images"] and tags["graph"]
     values = [scalar.value for scalar in found.Scalars("loss/train")]
     assert values == pytest.approx(losses(told), abs=1e-6)
+
+
+# --- Rows of what is seen live
+
+
+def kept_by(init: str, forward: str) -> list[str]:
+    """What is said of a net with this line in `__init__` and this one in `forward`."""
+    source = net(["self.linear1 = nn.Linear(64, 10)", init], ["x = self.linear1(x.flatten(1))", forward, "return x"])
+    return [event.message for event in run(job(source, max_steps=2)) if isinstance(event, Noticed)]
+
+
+def test_row_19_gradients_are_looked_at_by_layer_and_retained_ones_too():
+    from app.data.sources import load
+    from app.source import make_module
+
+    a_job = job(SMALL_NET, max_steps=1)
+    told = next(event for event in run(a_job) if isinstance(event, GradientNorms))
+    data = load(a_job.data)
+    torch.manual_seed(a_job.training.seed)
+    model = make_module(SMALL_NET)
+    batch = torch.randperm(data.info.train_count, generator=torch.Generator().manual_seed(0))[:64]
+    hidden = []
+
+    def retain(_module, _inputs, output):
+        output.retain_grad()
+        hidden.append(output)
+
+    model.linear1.register_forward_hook(retain)
+    torch.nn.functional.cross_entropy(model(data.train_inputs[batch]), data.train_labels[batch]).backward()
+    for layer, norm in zip(told.layers, told.norms, strict=True):
+        own = torch.cat([p.grad.flatten() for p in model.get_submodule(layer).parameters()])
+        assert norm == pytest.approx(own.norm().item(), rel=1e-5)
+    # The same for a value in between: the gradient of the output explains that of the bias.
+    assert torch.allclose(hidden[0].grad.sum(0), model.linear1.bias.grad)
+    shown = History()
+    shown.extend(run(job(SMALL_NET, epochs=1)))
+    assert shown.gradients.matrix().shape[0] == 2 and (shown.gradients.matrix() > 0).all()
+
+
+def test_row_28_values_of_a_layer_in_between_and_its_filters_are_seen_as_pictures(qtbot):
+    from app.training.inside import of_weights
+    from app.views.training.inside_card import InsideCard
+
+    found = of_weights(job(CONV_NET), None, "conv1", 3, "fresh weights")
+    assert found.channels.pictures.shape == (16, 8, 8) and found.filters.pictures.shape == (16, 3, 3)
+    card = InsideCard()
+    qtbot.addWidget(card)
+    card.show_inside(found)
+    assert card.grid.count == 16 and card.picture.count == 1
+    card.what.set_value("filters")
+    assert card.grid.count == 16 and "conv1.weight: 16×1×3×3" in card.heading.texts[1]
+
+
+def test_row_29_memory_is_told_while_a_run_goes_on_by_layer_and_estimated_before_it(tmp_path):
+    from app.telemetry.gpu import Allocator
+    from app.training import memory_report
+
+    events = run(job(SMALL_NET, epochs=1))
+    assert [event.resident for event in events if isinstance(event, MemorySample)][0] > 2**20
+    before = memory_report.before(job(CONV_NET), "cpu")
+    whole = before.step.total
+    assert whole.parameters > 0 < whole.gradients and whole.activations > whole.optimizer > whole.parameters
+    assert {"conv1", "norm1", "conv2", "linear1"} <= {row.layer for row in before.step.layers}
+    assert '"activations"' in before.to_json()
+    assert Allocator(allocated=3, reserved=8, peak=5, split=2).fragmentation == 0.25
+
+
+def test_row_35_a_tensor_that_is_kept_with_its_graph_is_found_and_said():
+    (said,) = kept_by("self.seen = None", "self.seen = x.sum()")
+    assert "seen is kept with its graph" in said and "seen.detach()" in said
+    assert not kept_by("self.seen = None", "self.seen = x.sum().item()")
+
+
+def test_row_35_an_alias_instead_of_a_clone_is_found_and_said():
+    (said,) = kept_by("self.start = self.linear1.weight.data", "pass")
+    assert "the same memory" in said and "start.clone()" in said and "linear1.weight" in said
+    assert not kept_by("self.start = self.linear1.weight.data.clone()", "pass")
+
+
+def test_row_35_softmax_before_cross_entropy_is_found_said_and_taken_out():
+    from app import preflight
+    from app.builder.analysis import analyse
+    from app.builder.catalog import catalog
+    from app.builder.problems import Cure, InsertBefore, apply_cure
+
+    project = digits_project()
+    output = next(key for key, node in project.graph.nodes.items() if node.op == "output")
+    soft = apply_cure(project.graph, catalog(), Cure("", (InsertBefore(output, "input", "nn.Softmax"),)))
+    soft_project = replace(project, graph=soft)
+    (said,) = preflight.problems(soft_project, analyse(soft))
+    assert "CrossEntropyLoss both take the softmax" in said.message
+    assert not preflight.problems(project, analyse(project.graph))
+    cured = apply_cure(soft, catalog(), said.cures[0])
+    assert not preflight.problems(replace(project, graph=cured), analyse(cured))
+
+
+def test_row_35_the_gradients_of_a_step_are_those_of_its_batch_alone():
+    """A missing zero_grad would add them up from step to step."""
+    made = stepper(optimizer=Choice("SGD", FrozenMap(lr=0.0)))
+    made.model.eval()
+    one_step(made)
+    first = [p.grad.clone() for p in made.model.parameters()]
+    one_step(made)
+    assert all(torch.equal(a, p.grad) for a, p in zip(first, made.model.parameters(), strict=True))
+    assert "optimizer.zero_grad(" in training_script(job())
+
+
+def test_row_36_time_on_a_device_is_that_of_its_events_and_nothing_waits_for_it(monkeypatch):
+    from app.telemetry.meter import Meter
+
+    class Event:
+        """As `torch.cuda.Event`: it has passed when the device gets there, long after the host."""
+
+        made: list = []
+        passed = False
+
+        def __init__(self):
+            self.made.append(self)
+
+        def query(self):
+            return Event.passed
+
+        def elapsed_time(self, later):
+            return 250.0 * (self.made.index(later) - self.made.index(self))  # milliseconds
+
+        def synchronize(self):
+            raise AssertionError("measuring must not wait")
+
+    monkeypatch.setattr(Meter, "_event", staticmethod(Event))
+    meter = Meter("cuda:0", every=0.0, share=0.02)
+    with meter:
+        pass  # handed over to the device, which has not begun
+    meter.rest()
+    meter.settle()
+    host, due = meter.seconds, meter.due
+    assert host < 0.1, "the clock of the host sees the handing over alone"
+    Event.passed = True
+    meter.settle()
+    assert meter.seconds == pytest.approx(host + 0.25) and meter.due == pytest.approx(due + 0.25 / 0.02)

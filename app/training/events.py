@@ -102,6 +102,16 @@ class Caught:
 
 
 @dataclass(frozen=True, slots=True)
+class Noticed:
+    """A mistake of the net that shows between two steps; told once a run."""
+
+    step: int
+    layer: str
+    node: str | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class EpochDone:
     """Losses are means over samples. Training figures are taken while the weights move, in train mode.
 
@@ -204,8 +214,8 @@ class Failed:
 
 
 Event = (
-    Started | StepDone | GradientNorms | LayerFigures | Histograms | Looking | Caught | EpochDone | MemorySample
-    | Skipped | Saving | Saved | RateSet | Paused | Resumed | Finished | Failed
+    Started | StepDone | GradientNorms | LayerFigures | Histograms | Looking | Caught | Noticed | EpochDone
+    | MemorySample | Skipped | Saving | Saved | RateSet | Paused | Resumed | Finished | Failed
 )  # fmt: skip
 
 
@@ -231,7 +241,8 @@ def _fields(event: Event) -> dict[str, Any] | None:
             return _picked("step", event, "epoch", "step", "loss")
         case EpochDone():
             figures = ("train_loss", "train_accuracy", "val_loss", "val_accuracy")
-            return _picked("epoch", event, "epoch", "step", *figures) | {f"val_{name}": value for name, value in event.metrics}
+            gathered = {f"val_{name}": value for name, value in event.metrics}
+            return _picked("epoch", event, "epoch", "step", *figures) | gathered
         case Caught():
             return _picked("caught", event, "epoch", "step", "what", "layer", "value", "message")
         case Skipped():

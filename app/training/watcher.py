@@ -12,9 +12,10 @@ from app.telemetry.gradients import GradientSampler
 from app.telemetry.look import Look
 from app.telemetry.meter import Meter
 from app.training.control import Control
-from app.training.events import Caught, Event, GradientNorms, Histograms, LayerFigures, Looking, MemorySample
+from app.training.events import Caught, Event, GradientNorms, Histograms, LayerFigures, Looking, MemorySample, Noticed
 from app.training.layer_nodes import node_of
 from app.training.live import Live
+from app.training.mistakes import mistakes
 from app.training.watch_points import Found, WatchPoints, dead_above, gradients_above, memory_above
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Watcher:
         self._fresh: Tensor | None = None
         self._looked_at: int | None = None  # the step of a look that waits to be fetched
         self._told: set[tuple[str, str]] = set()
+        self._noticed: set[tuple[str, str]] = set()
         self._points: WatchPoints | None = None
         self._measures = bool(self.sampler.layers)
         self.look_due = self._measures
@@ -122,6 +124,7 @@ class Watcher:
             )
             for kind, histograms in seen.histograms.items():
                 yield Histograms(at, kind, histograms)
+            yield from self._notice(at)
             found += [(at, each, seen.nodes[each.layer]) for each in dead_above(points, seen.dead)]
         now = perf_counter()
         if now >= self._memory_meter.due:
@@ -133,6 +136,14 @@ class Watcher:
                 self._control.pause()
                 message = f"Paused at step {at:,}: {each.message}."
                 yield Caught(epoch, at, each.what, each.layer, node, each.value, message)
+
+    def _notice(self, step: int) -> Iterator[Event]:
+        """Mistakes that have not been told yet."""
+        with self._look_meter:
+            new = [each for each in mistakes(self._live.model) if (each.layer, each.name) not in self._noticed]
+        for each in new:
+            self._noticed.add((each.layer, each.name))
+            yield Noticed(step, each.layer, node_of(self._source, each.layer), each.text)
 
     def _fetched(self) -> list[tuple[int, tuple[float, ...]]]:
         import torch

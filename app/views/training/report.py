@@ -10,6 +10,7 @@ from app.training.events import (
     Event,
     Failed,
     Finished,
+    Noticed,
     Paused,
     RateSet,
     Resumed,
@@ -46,7 +47,7 @@ def lines_of(event: Event, epochs: int = 0) -> list[Line]:
             spent = f"{event.seconds:.1f} s" if event.seconds < 120 else figures.duration(event.seconds)
             looking = f" Measuring took {figures.percent(event.looking)} % of it." if event.looking else ""
             return [Line(f"{word} after {figures.count(event.steps)} steps, {spent}.{looking}", tone)]
-        case Caught():
+        case Caught() | Noticed():
             return [Line(event.message, "warn")]
         case Failed():
             return [Line(_sentences(event.message, event.cure), "error", event.traceback.rstrip())]

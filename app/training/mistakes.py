@@ -1,0 +1,59 @@
+"""Mistakes that a module of a person's own can make and torch says nothing of, seen between two steps of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """`layer` is the path of the module that keeps `name`; `text` says what is wrong with that and what to do."""
+
+    layer: str
+    name: str
+    text: str
+
+
+def mistakes(model: nn.Module) -> tuple[Mistake, ...]:
+    """Tensors that modules keep as plain attributes: with their graph, or as an alias of a weight."""
+    owners = {_place(p): name for name, p in (*model.named_parameters(), *model.named_buffers()) if p.numel()}
+    found = []
+    for path, module in model.named_modules():
+        where = f"{path}." if path else ""
+        for name, tensor in _kept(module):
+            if tensor.grad_fn is not None:
+                text = (
+                    f"{where}{name} is kept with its graph, and so is everything that it was computed from. "
+                    f"Keep {name}.detach(), or the number {name}.item()."
+                )
+                found.append(Mistake(path, name, text))
+            elif tensor.numel() and _place(tensor) in owners:
+                text = (
+                    f"{where}{name} is no copy of {owners[_place(tensor)]} but the same memory: it changes with every "
+                    f"step. Keep {name}.clone()."
+                )
+                found.append(Mistake(path, name, text))
+    return tuple(found)
+
+
+def _kept(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    import torch
+
+    for name, value in vars(module).items():
+        # spectral_norm and weight_norm put a weight there that is computed anew in every forward.
+        computed = any(hasattr(module, name + end) for end in ("_orig", "_v"))
+        if name.startswith("_") or computed or isinstance(value, torch.nn.Parameter):
+            continue
+        values: tuple[Any, ...] = tuple(value[-1:]) if isinstance(value, list | tuple) else (value,)
+        for each in values:
+            if isinstance(each, torch.Tensor):
+                yield name, each
+
+
+def _place(tensor: Tensor) -> tuple[str, int]:
+    return str(tensor.device), tensor.untyped_storage().data_ptr()
