@@ -34,6 +34,7 @@ PARTS = ("validation", "test", "training")
 FLIP, SHIFT = "flip", "shift"
 AUGMENTATIONS = {FLIP: "mirrored left to right", SHIFT: "shifted up, down, left and right"}
 TOP = 5  # of the likeliest classes that are kept of a sample
+VISIBLE = {" ": "␣", "\n": "↵", "\t": "⇥"}  # names of classes that nobody would see
 WIDEST = 8  # numbers that are kept of a sample of values
 
 Watch = Callable[[int, int], None]
@@ -236,7 +237,7 @@ class _Collected:
 
     def told(self, part: str, weights: str, seconds: float) -> Evaluation:
         columns = {name: np.concatenate(values) for name, values in self._columns.items()}
-        classes: tuple[str, ...] = tuple(self.info.classes)
+        classes = tuple(VISIBLE.get(name, name) for name in self.info.classes)
         confusion = None
         if self._confusion is not None:
             confusion = self._confusion.cpu().numpy()

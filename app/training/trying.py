@@ -66,7 +66,9 @@ def _shown(evaluator: Evaluator, found: Evaluation, number: int, inputs: Tensor)
         tip = f"Sample {number}, class {found.name(int(true[0]))}, {loss}\n" + "\n".join(rows)
     elif found.kind == TOKENS:
         title, detail = f"{columns['right'][number]:.0%} right", loss
-        tip = f"Sample {number}"
+        tip = f"Sample {number}: what follows each token, and below it what the net says\n"
+        join = "" if all(len(name) == 1 for name in found.classes) else " "
+        tip += "\n".join(join.join(found.name(int(token)) for token in row) for row in (true, called))
     else:
         title = f"{_numbers(true)} → {_numbers(called)}"
         detail, tip = loss, f"Sample {number}: true {true.tolist()}, predicted {called.tolist()}"
@@ -85,7 +87,8 @@ def _share(value: float, unit: bool) -> str:
 
 def _text(evaluator: Evaluator, inputs: Tensor, found: Evaluation) -> str:
     if found.kind == TOKENS and all(len(name) == 1 for name in found.classes):
-        return "".join(found.name(int(token)) for token in inputs.flatten().tolist()).replace("\n", "↵")
+        names = evaluator.data.info.classes
+        return "".join(names[int(token)] for token in inputs.flatten().tolist()).replace("\n", "↵")
     names = spec_of(evaluator.job.data).columns
     values = [f"{value:.3g}" for value in inputs.flatten().tolist()[:12]]
     if len(names) == inputs.numel():

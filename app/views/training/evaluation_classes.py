@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt, Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableView, QWidget
 
 from app.training.evaluated import ClassRow
@@ -13,6 +14,7 @@ from app.views import theme
 from app.views.training import figures
 
 Index = QModelIndex | QPersistentModelIndex
+ROOM, LEAST = 22, 44  # beside the words of a header, which its arrow needs; the class column
 COLUMNS = ("Class", "Precision", "Recall", "F1", "Support")
 MEANINGS = (
     "The class, as the data call it",
@@ -123,13 +125,20 @@ class ClassTable(QTableView):
         header = self.horizontalHeader()
         header.setFont(theme.font("caption"))
         header.setHighlightSections(False)
-        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-        header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
-        header.setMinimumSectionSize(52)
+        header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
+        header.setStretchLastSection(False)
+        widest = self.fontMetrics().horizontalAdvance("0.000")
+        self._numbers = [max(header.fontMetrics().horizontalAdvance(name), widest) + ROOM for name in COLUMNS[1:]]
         header.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
         self.setSortingEnabled(True)
-        self.setMinimumWidth(276)
+        self.setMinimumWidth(sum(self._numbers) + LEAST + 16)
         self.selectionModel().currentRowChanged.connect(self._tell)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        for column, width in enumerate(self._numbers, 1):
+            self.setColumnWidth(column, width)
+        self.setColumnWidth(0, max(self.viewport().width() - sum(self._numbers), LEAST))
 
     def _tell(self, current: QModelIndex, _before: QModelIndex) -> None:
         if current.isValid():

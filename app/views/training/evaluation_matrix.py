@@ -140,7 +140,7 @@ class ConfusionMatrix(QWidget):
         size = grid.width() / self.count
         rows = found.confusion.sum(1, keepdims=True)
         shares = found.confusion / np.maximum(rows, 1)
-        numbers = self.count <= MOST_NUMBERS and size >= 15
+        numbers = self.count <= MOST_NUMBERS and size >= 12
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         gap = 1.0 if size >= 8 else 0.0
@@ -182,13 +182,14 @@ class ConfusionMatrix(QWidget):
         metrics = QFontMetricsF(painter.font())
         names, every = self._names(), max(math.ceil(metrics.height() / size), 1)
         widest = max(metrics.horizontalAdvance(name) for name in names)
-        across = max(math.ceil((min(widest, 3 * size) + 4) / size), 1)
+        across = max(math.ceil((min(widest, max(3 * size, 30)) + 4) / size), 1)
         painter.setPen(look.text2)
         side = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
         for number in range(0, self.count, every):
             room = grid.left() - EDGE - HEAD - 6
             name = metrics.elidedText(names[number], Qt.TextElideMode.ElideRight, room)
-            painter.drawText(QRectF(EDGE + HEAD, grid.top() + number * size, room, size), side, name)
+            top = grid.top() + (number + 0.5) * size - metrics.height() / 2
+            painter.drawText(QRectF(EDGE + HEAD, top, room, metrics.height()), side, name)
         for number in range(0, self.count, across):
             name = metrics.elidedText(names[number], Qt.TextElideMode.ElideRight, across * size - 2)
             box = QRectF(grid.left() + (number + 0.5 - across / 2) * size, grid.bottom() + 2, across * size, 14)

@@ -219,6 +219,7 @@ class TryPage(QWidget):
         self.bars.show_values(self._survey.classes, answer.values, self._survey.unit)
         self.seen.show_picture(answer.seen)
         self.layers.show_layers(answer.layers)
+        self.layers.setVisible(bool(answer.layers))
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if picture_of(event) is not None:
