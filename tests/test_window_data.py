@@ -1,0 +1,69 @@
+"""Own data in the real window: a table is chosen, what does not fit is mended by clicks, and a run learns from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from app.settings import Settings
+from app.views import theme
+from app.views.main_window import MainWindow
+from tests.test_window import leave, ready
+
+ROWS = "".join(f"{50 + i * 3},{1 + i % 6},{('Kiel', 'Ulm')[i % 2]},{70 * i + 10 * (i % 6)}\n" for i in range(80))
+
+
+@pytest.fixture
+def window(qapp: QApplication, qtbot: QtBot) -> Iterator[MainWindow]:
+    theme.apply(qapp, "dark")
+    made = MainWindow(Settings("TapedeckTest", "data"))
+    made.resize(1600, 1000)
+    made.show()
+    made.files.open_example("MLP on digits.tape")
+    made.start()
+    ready(qtbot, made)
+    yield made
+    made.session.close_and_wait()
+    made.document.undo_stack.setClean()
+    leave(made)
+
+
+def settled(qtbot: QtBot, window: MainWindow) -> None:
+    qtbot.waitUntil(lambda: window.live.up_to_date and not window.training_form.data.reader.busy, timeout=60_000)
+    QApplication.processEvents()
+
+
+def test_a_table_is_chosen_mended_and_learnt_from(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:
+    (tmp_path / "houses.csv").write_text("area,rooms,town,price\n" + ROWS + "12,3\n")
+    form = window.training_form
+    form.data.source.edited.emit("file.csv")
+    assert "Fix 1 error to run" in window.run_control.blocked
+    form.data.set_path(str(tmp_path / "houses.csv"))
+    settled(qtbot, window)
+    assert "row 82: 2 fields instead of 4" in form.data.state.text()
+    form.data.bad.edited.emit("bad", "skip", None)
+    for _ in range(6):
+        settled(qtbot, window)
+        errors = [problem for problem in window.live.errors if problem.cures]
+        if not errors:
+            break
+        # What is beside the data mends the shapes; the loss is mended among the problems.
+        if form.data.fit.buttons:
+            qtbot.mouseClick(form.data.fit.buttons[0], Qt.MouseButton.LeftButton)
+        else:
+            window.cure_network(errors[0].cures[0])
+    settled(qtbot, window)
+    assert window.run_control.blocked == "" and form.data.fit.words.text() == "They fit."
+    assert window.document.project.training.loss.name == "MSELoss"
+    form.numbers.edited.emit("epochs", 2, None)
+    window.run_control.run()
+    qtbot.waitUntil(lambda: window.session.state in ("done", "failed"), timeout=60_000)
+    assert window.session.state == "done", window.session.current.failed
+    assert window.session.history is not None
+    started = window.session.history.started
+    assert (started.train_count, started.validation_count) == (64, 16)
