@@ -86,9 +86,9 @@ def _paths(project: Project, analysis: Analysis) -> Iterator[Problem]:
     gone = [path for path in training.recompute if not is_known(path, layers)]
     if gone:
         left = tuple(path for path in training.recompute if path not in gone)
-        reason = f"recompute names {', '.join(gone[:6])}. A layer was renamed or removed since."
+        reason = f"The forward of {', '.join(gone[:6])} was to be run anew in backward. Renamed or removed since?"
         cures = _set(f"Take {gone[0] if len(gone) == 1 else 'them'} out", "recompute", left)
-        yield Problem("error", None, f"The net has no {gone[0]} to run anew", reason, cures=cures)
+        yield Problem("error", None, f"The net has no layer {gone[0]}, which recompute names", reason, cures=cures)
     lost = [group.path for group in training.groups if not is_known(group.path, layers)]
     if lost:
         left_groups = tuple(group for group in training.groups if group.path not in lost)

@@ -29,7 +29,7 @@ WRONG: dict[str, tuple[dict[str, Any], DataConfig, str, str]] = {
     "a cycle that is too short": ({"schedule": ONE_CYCLE}, DataConfig(), "error", "ends before the run"),
     "a plateau nobody sees": ({"schedule": PLATEAU}, UNHELD, "warning", "never comes"),
     "patience without validation": ({"patience": 3}, UNHELD, "warning", "patience=3 ends the run"),
-    "a layer that is gone": ({"recompute": ("gone", "fc")}, DataConfig(), "error", "no gone to run anew"),
+    "a layer that is gone": ({"recompute": ("gone", "fc")}, DataConfig(), "error", "no layer gone"),
     "a group of nothing": ({"groups": (Group("fc"), Group("gone"))}, DataConfig(), "warning", "gone holds nothing"),
 }
 
@@ -69,4 +69,4 @@ def test_a_net_with_errors_of_its_own_hears_nothing_of_its_layers() -> None:
     wrong = project(("nn.Flatten", "flatten", {}), ("nn.Linear", "fc", {"in_features": 3, "out_features": 10}),
                     recompute=("gone",))  # fmt: skip
     analysis = analyse(wrong.graph)
-    assert not [each for each in preflight.problems(wrong, analysis) if "anew" in each.message]
+    assert not [each for each in preflight.problems(wrong, analysis) if "recompute" in each.message]

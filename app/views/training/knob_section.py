@@ -33,6 +33,8 @@ class KnobSection(Folding):
         self.form.edited.connect(self._tell)
         self.form.reset.connect(lambda name: self.edited.emit(name, getattr(TrainingConfig, name), None))
         self.body_layout.addWidget(self.form)
+        self._shown = TrainingConfig()
+        self.toggled.connect(self._fill)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -40,10 +42,16 @@ class KnobSection(Folding):
         return tuple(param.name for param in self.params)
 
     def show_config(self, training: TrainingConfig) -> None:
-        """Show what the project holds."""
-        self.form.set_values({name: knobs.of_field(name, getattr(training, name)) for name in self.form.rows})
+        """Show what the project holds. A folded section makes no editors until it is opened."""
+        self._shown = training
+        self._fill(self.is_open())
         told = self.told(training)
         self.set_summary(", ".join(told) or knobs.PLAIN.get(self.title(), "none"), bool(told))
+
+    def _fill(self, opened: bool) -> None:
+        if opened:
+            values = {name: knobs.of_field(name, getattr(self._shown, name)) for name in self.form.rows}
+            self.form.set_values(values)
 
     def told(self, training: TrainingConfig) -> list[str]:
         """What differs from the defaults."""
