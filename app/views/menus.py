@@ -219,7 +219,7 @@ def _run(window: MainWindow, actions: Actions) -> None:
     actions.add(menu, "set-rate", "Set the &learning rate", trial.show_rate, "Ctrl+Shift+L", "curves",
                 "Of the run that goes on, or of the next")  # fmt: skip
     actions.add(menu, "find-rate", "&Find a learning rate…", trial.find_rate)
-    actions.add(menu, "dry-run", "&Dry run on made data", trial.dry_run, "Shift+F5")
+    actions.add(menu, "dry-run", "Dr&y run on made data", trial.dry_run, "Shift+F5")
     actions.add(menu, "overfit", "Learn &one batch by heart", trial.overfit)
     actions.add(menu, "memory", "&Memory of a step…", lambda: window.memory_control.open(), "", "memory",
                 "By layer: estimated for the drawing, measured on a run that goes on")  # fmt: skip
