@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from app.builder.problems import Problem
     from app.project import Project
 
-COMMANDS = ("train", "try", "evaluate", "check", "export", "autograd", "import", "runs", "doctor")
+COMMANDS = ("train", "data", "try", "evaluate", "check", "export", "autograd", "import", "runs", "doctor")
 PICTURES = (".dot", ".svg", ".pdf", ".png", ".json")
 
 
@@ -72,9 +72,9 @@ def _parser() -> argparse.ArgumentParser:
     autograd.add_argument("--data", type=Path, help="folder of downloaded data sets")
     autograd.set_defaults(command=_autograd)
 
-    from app import cli_evaluate, cli_export, cli_import, cli_runs, cli_train, cli_try
+    from app import cli_data, cli_evaluate, cli_export, cli_import, cli_runs, cli_train, cli_try
 
-    trying = (cli_train.add(commands), cli_try.add(commands), cli_evaluate.add(commands))
+    trying = (cli_train.add(commands), cli_data.add(commands), cli_try.add(commands), cli_evaluate.add(commands))
     for command in (*trying, check, cli_export.add(commands), autograd):
         command.add_argument("--trust", action="store_true", help="run the project's own files of layers, this once")
     cli_import.add(commands)

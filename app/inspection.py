@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from app.builder.catalog import Catalog
 from app.builder.graph import Graph
 from app.data.config import DataConfig
+from app.data.facts import key_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,7 +22,7 @@ BATCH = 16
 
 
 @lru_cache(maxsize=1)
-def _dataset(config: DataConfig, root: str | None) -> Dataset:
+def _dataset(config: DataConfig, root: str | None, _state: Hashable) -> Dataset:
     from app.data.sources import load
 
     return load(config, root)
@@ -46,9 +47,10 @@ def capture_batch(
 
     if weights is None and job.training.start is not None:
         weights = partial(initial_weights, job.source, job.training.seed, job.training.start)
-    data = _dataset(job.data, job.data_root)
+    data = _dataset(job.data, job.data_root, key_of(job.data))
     inputs, ids = data.batch(batch)
-    targets = Task(job.training.loss.name, len(data.info.classes), data.info.task).targets(ids)
+    task = Task(job.training.loss.name, len(data.info.classes), data.info.task)
+    targets = task.targets(ids)
     return capture_source(
         job.source,
         inputs,
@@ -58,6 +60,7 @@ def capture_batch(
         state_dict=weights() if weights else None,
         train=train,
         labels=labels,
+        ready=task.ready,
     )
 
 

@@ -45,8 +45,9 @@ ARROWS = {
     "cli_train": "cli project preflight start_weights runs training run_output export views",
     "cli_runs": "cli project preflight own_layers builder data runs",
     "cli_try": "cli preflight training data.sources drawing",
+    "cli_data": "cli data",
     "cli_evaluate": "cli project preflight training data export",
-    "cli": f"cli_try cli_evaluate cli_export cli_import cli_train cli_runs views {PURE} doctor run_output",
+    "cli": f"cli_data cli_try cli_evaluate cli_export cli_import cli_train cli_runs views {PURE} doctor run_output",
     "views": f"{GLUE} {PURE} import_child model_import doctor",
     "model_import": "project builder",
     "import_child": "model_import project project_file builder export",  # the process in which a model is read

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
 
 import pytest
 
+from app import cli
 from app.data import facts
 from app.data.config import DataConfig
 from app.data.sources import DataError, load, look, spec_of
@@ -16,6 +18,9 @@ from app.project import Project
 from app.project_file import read, write
 from app.source import InputSpec
 from app.training.config import Choice
+from app.training.control import Control
+from app.training.events import Finished
+from app.training.loop import train
 from tests.test_data_sources import linear
 from tests.test_export_script import app_lines, run_script  # noqa: F401
 from tests.training_jobs import job, net
@@ -254,3 +259,40 @@ def test_the_script_stops_at_bad_rows_too(tmp_path, run_script):  # noqa: F811
 def test_a_loss_of_classes_is_refused_for_values(tmp_path):
     data = csv(tmp_path, target="length")
     assert "CrossEntropyLoss compares with classes" in app_lines(job(fitting(look(data)), data=data))[-1]
+
+
+def test_a_run_can_be_stopped_while_its_data_are_read(tmp_path):
+    control = Control()
+    control.stop()
+    data = pictures(tmp_path)
+    (last,) = train(job(linear(90, 2, (3, 6, 5)), data=data), control)
+    assert last == Finished("stopped", 0, 0, 0.0)
+
+
+def test_the_command_says_what_the_data_are_and_names_every_bad_row(tmp_path, capsys):
+    write(Project(data=csv(tmp_path, BAD)), tmp_path / "p.tape")
+    assert cli.run(["data", str(tmp_path / "p.tape")]) == 1
+    out = capsys.readouterr().out
+    assert "61 samples of 2 float32, 2 classes. 49 to learn from, 12 to validate." in out
+    assert "By class: 0 31, 1 30." in out and "cannot be read: row 6: column 2 is empty" in out
+    write(Project(data=replace(csv(tmp_path, BAD), bad="skip")), tmp_path / "p.tape")
+    assert cli.run(["data", str(tmp_path / "p.tape"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["per_class"] == [31, 30] and len(told["bad"]) == 4 and told["batch"]["inputs"][0] == [49, 2]
+    write(Project(data=DataConfig("file.csv")), tmp_path / "p.tape")
+    assert cli.run(["data", str(tmp_path / "p.tape")]) == 1 and "no file is chosen" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["values of a table", "a text", "a text, one-hot"])
+def test_the_backward_graph_of_a_batch_is_that_of_its_task(name, tmp_path):
+    from app.inspection import capture_batch
+
+    make, training = RUNS[name]
+    data = make(tmp_path)
+    tape = capture_batch(job(fitting(look(data)), data=data, **training), {})
+    assert tape.nodes
+
+
+def test_pictures_that_would_fill_the_memory_are_refused(tmp_path):
+    with pytest.raises(DataError, match="Make size smaller"):
+        look(pictures(tmp_path, size=(1_000_000, 1_000_000)))

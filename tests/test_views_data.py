@@ -12,13 +12,12 @@ from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
 from app import layer_files
-from app.data import own_dataset
+from app.data import own_dataset, words
 from app.data.config import DataConfig
 from app.data.sources import SOURCES
 from app.frozen import FrozenMap
 from app.project import Project
 from app.views import theme
-from app.views.training import data_words
 from app.views.training.columns_table import INPUT, LEFT_OUT, TARGET
 from app.views.training.data_section import DataSection
 from tests.test_data_files import BAD, TABLE, pictures
@@ -119,9 +118,9 @@ def test_other_data_take_no_options_along(section):
 
 def test_the_parts_are_counted_as_they_will_be():
     config = DataConfig("sklearn.wine", 0.25, test_fraction=0.1)
-    assert data_words.parts(SOURCES["sklearn.wine"], config) == (115, 45, 18)
+    assert words.parts(SOURCES["sklearn.wine"], config) == (115, 45, 18)
     mnist = replace(config, source="torchvision.MNIST")
-    assert data_words.parts(SOURCES["torchvision.MNIST"], mnist) == (60_000, 9_000, 1_000)
+    assert words.parts(SOURCES["torchvision.MNIST"], mnist) == (60_000, 9_000, 1_000)
 
 
 def test_transforms_are_added_moved_and_removed_with_pictures_before_and_after(qtbot, section):

@@ -82,11 +82,13 @@ def capture_source(
     train: bool = True,
     device: str = "cpu",
     labels: Mapping[str, Label] | None = None,
+    ready: Callable[[Tensor], Tensor] | None = None,
 ) -> Tape:
     """Compile the text, run one batch through it and describe the graph.
 
     The generators are borrowed for as long as it takes, so a training that runs beside it goes on as if nothing had
-    happened. `state_dict` gives the weights, else they are drawn with `seed`.
+    happened. `state_dict` gives the weights, else they are drawn with `seed`. `ready` makes of the output what the loss
+    takes.
 
     Raises `NoGraph`, and `ForwardFailed` with the place in the drawing for whatever the text or the loss raises.
     """
@@ -97,8 +99,10 @@ def capture_source(
             if state_dict is not None:
                 model.load_state_dict(dict(state_dict))
             given = tuple(part.to(device) for part in (x if isinstance(x, tuple) else (x,)))
-            function = None if loss is None else make_loss(loss).to(device)
+            function: Callable[[Any, Any], Tensor] | None = None if loss is None else make_loss(loss).to(device)
             target = None if y is None else y.to(device)
+            if function is not None and ready is not None:
+                function = _of_ready(function, ready)
             return capture(model, given, function, target, source=source, train=train, labels=labels)
     except CaptureError:
         raise
@@ -106,6 +110,10 @@ def capture_source(
         failure = _failure(error, source)
     # Raised out here so that it carries no traceback whose frames would keep the tensors alive.
     raise failure
+
+
+def _of_ready(loss: Callable[[Any, Any], Tensor], ready: Callable[[Tensor], Tensor]) -> Callable[[Any, Any], Tensor]:
+    return lambda output, target: loss(ready(output), target)
 
 
 def make_loss(choice: LossChoice) -> nn.Module:

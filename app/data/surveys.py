@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -202,7 +203,22 @@ def survey_pictures(path: Path, options: Mapping[str, Any]) -> Survey:
         raise DataError(f"{path} has no folders. Put the pictures of each class into a folder of its name.")
     if len(options["size"]) != 2:
         raise DataError(f"size is {options['size']!r}; it must be a height and a width.")
+    count = sum(file.is_file() for name in classes for file in (path / name).rglob("*"))
+    _must_fit(path, count * (3 if options["colour"] else 1) * options["size"][0] * options["size"][1])
     return Survey({"classes": classes, "size": options["size"], "colour": options["colour"]}, CLASSES, classes)
+
+
+def _must_fit(path: Path, size: int) -> None:
+    """Refuse what would fill the memory of this machine, of which half is left to others. Raises DataError."""
+    try:
+        room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # Windows does not tell it so
+        return
+    if size > room / 2:
+        raise DataError(
+            f"The pictures of {path.name} need {size / 1e9:,.1f} GB at this size, and this machine has {room / 1e9:,.1f}. "
+            "Make size smaller."
+        )
 
 
 def survey_text(path: Path, options: Mapping[str, Any]) -> Survey:

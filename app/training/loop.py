@@ -14,6 +14,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from app.data.spec import ReadingStopped
 from app.rng import GENERATOR
 from app.training import checkpoint
 from app.training.checkpoint import Position
@@ -109,7 +110,12 @@ class _Run:
         torch.set_num_threads(self.config.threads or threads or torch.get_num_threads())
         with ExitStack() as stack:
             stack.enter_context(switched(self.config))
-            yield self._set_up(resolve(self.config.device), resume)
+            try:
+                started = self._set_up(resolve(self.config.device), resume)
+            except ReadingStopped:
+                yield Finished("stopped", 0, 0, 0.0)
+                return
+            yield started
             self._origin = perf_counter() - self.at.seconds
             for epoch in range(self.at.done + 1, self.config.epochs + 1):
                 yield from self._train_epoch(epoch)
@@ -132,11 +138,16 @@ class _Run:
             if self._watcher is not None:
                 self._watcher.clear()
 
+    def _reading(self, _done: int, _total: int, _name: str) -> None:
+        """Data are being read, which takes its time: a person may have had enough."""
+        if self.control.stopping:
+            raise ReadingStopped
+
     def _set_up(self, resolved: Resolved, resume: Path | None) -> Started:
         import torch
 
         training, device = self.config, resolved.id
-        self.stepper, data = set_up(self.job, device)
+        self.stepper, data = set_up(self.job, device, self._reading)
         self._shuffle = torch.Generator().manual_seed(training.seed)
         # On the CPU every number is there at once; elsewhere reading one waits for the device.
         self._at_once = device == "cpu"

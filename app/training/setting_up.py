@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from app.data.sources import Dataset, load
+from app.data.sources import Dataset, Watch, load
 from app.rng import GENERATOR
 from app.training.job import Job, check_input
 from app.training.metrics import Task
@@ -12,16 +12,19 @@ from app.training.start import initial_module
 from app.training.stepper import Stepper
 
 
-def set_up(job: Job, device: str) -> tuple[Stepper, Dataset]:
+def set_up(
+    job: Job, device: str, watch: Watch = lambda done, total, name: None
+) -> tuple[Stepper, Dataset]:
     """Draw the weights with the seed of the job; the generators of torch, Python and NumPy are left where that ends.
 
-    Raises JobError, DataError, and what a net of a person's own raises.
+    `watch` is told what is read of the data, and may raise. Raises JobError, DataError, and what a net of a person's
+    own raises.
     """
     import numpy as np
     import torch
 
     training = job.training
-    data = load(job.data, job.data_root)
+    data = load(job.data, job.data_root, watch)
     check_input(job, data.info)
     data = data.to(device)
     task = Task(training.loss.name, len(data.info.classes), data.info.task, data.info.labels_per_sample)

@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QProgressBar, QVBoxLayout, QWidget
 
 from app.background import Failure
-from app.data import own_dataset
+from app.data import own_dataset, words
 from app.data.config import DataConfig, Transform
 from app.data.sources import SOURCES, DataError, default_root, is_present, options_of, spec_of
 from app.data.spec import VALUES, ReadingStopped, SourceSpec
@@ -21,7 +21,6 @@ from app.training.job import JobError, check_data
 from app.views.inspector.form import ParamForm
 from app.views.inspector.values import same
 from app.views.numbers import grouped_digits, megabytes
-from app.views.training import data_words as words
 from app.views.training.batch_view import BatchView
 from app.views.training.columns_table import ColumnsTable
 from app.views.training.data_fit import FitBox

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from app.data.config import DataConfig
 from app.data.counts import held_out
 from app.data.spec import TOKENS, VALUES, SourceSpec
-from app.views.numbers import grouped_digits
 
 if TYPE_CHECKING:
     from app.data.preview import Preview
@@ -23,14 +22,14 @@ def facts(spec: SourceSpec, config: DataConfig) -> str:
         count = 1
         for side in spec.label_shape:
             count *= side
-        what = f"{grouped_digits(count)} value{'s' * (count > 1)} to predict"
+        what = f"{count:,} value{'s' * (count > 1)} to predict"
     elif spec.task == TOKENS:
         what = f"{len(spec.classes)} different tokens, one to be told at each place"
-    said = f"{grouped_digits(spec.count)} samples of {shape} {spec.dtype}, {what}."
+    said = f"{spec.count:,} samples of {shape} {spec.dtype}, {what}."
     training, validation, test = parts(spec, config)
     if test or not spec.own_split:
-        kept = f", {grouped_digits(test)} for a test" if test else ""
-        said += f" {grouped_digits(training)} to learn from, {grouped_digits(validation)} to validate{kept}."
+        kept = f", {test:,} for a test" if test else ""
+        said += f" {training:,} to learn from, {validation:,} to validate{kept}."
     return said
 
 
@@ -50,12 +49,12 @@ def balance(spec: SourceSpec) -> str:
         return ""
     counted = list(zip(spec.classes, spec.per_class, strict=False))
     if len(set(spec.per_class)) == 1:
-        return f"Balanced: {grouped_digits(spec.per_class[0])} of each class."
+        return f"Balanced: {spec.per_class[0]:,} of each class."
     if len(counted) <= NAMED:
-        return "By class: " + ", ".join(f"{name} {grouped_digits(count)}" for name, count in counted) + "."
+        return "By class: " + ", ".join(f"{name} {count:,}" for name, count in counted) + "."
     counted.sort(key=lambda pair: pair[1])
     few, many = counted[0], counted[-1]
-    return f"From {grouped_digits(few[1])} of {few[0]} to {grouped_digits(many[1])} of {many[0]}."
+    return f"From {few[1]:,} of {few[0]} to {many[1]:,} of {many[0]}."
 
 
 def bad(spec: SourceSpec, policy: str) -> str:
@@ -63,10 +62,10 @@ def bad(spec: SourceSpec, policy: str) -> str:
     if not spec.bad:
         return ""
     first, more = "; ".join(spec.bad[:3]), len(spec.bad) - 3
-    rest = f" and {grouped_digits(more)} more" if more > 0 else ""
+    rest = f" and {more:,} more" if more > 0 else ""
     does = "left out" if policy == "skip" else "in the way of a run"
     be = "is" if len(spec.bad) == 1 else "are"
-    return f"{grouped_digits(len(spec.bad))} cannot be read and {be} {does}: {first}{rest}."
+    return f"{len(spec.bad):,} cannot be read and {be} {does}: {first}{rest}."
 
 
 def batch(preview: Preview) -> str:
