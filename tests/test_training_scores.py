@@ -132,7 +132,7 @@ def test_a_run_without_validation_samples_has_no_metrics():
 FILES = {
     "values": (lambda folder: values(folder, "pt"), ("mae", "rmse", "r2"), {"loss": Choice("MSELoss")}),
     "one value": (lambda folder: csv(folder, target="length"), ("r2",), {"loss": Choice("L1Loss")}),
-    "tokens": (text, ("perplexity", "f1", "top3_accuracy"), {}),
+    "tokens": (text, ("f1", "top3_accuracy", "perplexity"), {}),
     "perplexity alone": (text, ("perplexity",), {}),
     "classes of a table": (csv, ("auroc", "recall"), {"loss": Choice("MSELoss")}),
 }
@@ -151,6 +151,7 @@ def test_metrics_of_every_task_are_those_of_the_script_and_of_an_evaluation(name
     lines, ended = run_script(a_job, "--json")
     assert ended is None and lines == app_lines(a_job)
     assert all(f'"val_{metric}": ' in lines[-2] for metric in metrics)
+    assert max(map(len, (tmp_path / "train.py").read_text().splitlines())) <= 120
     control = Control()
     (last,) = [event for event in train(a_job, control) if isinstance(event, EpochDone) and event.epoch == 2]
     found = Evaluator(a_job, control.weights()).evaluate()

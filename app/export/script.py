@@ -136,8 +136,8 @@ $interrupted
             train = {"train_loss": train_loss, "train_accuracy": train_accuracy}
             say("epoch", epoch=epoch, step=step, **train, val_loss=val_loss, val_accuracy=val_accuracy$scores_said)
         elif not RANK:
-            validation = "" if val_loss is None else f", validation {val_loss:.4f}$val_share"
-            print(f"epoch {epoch}/{args.epochs}: training {train_loss:.4f}$share{validation}$scores_shown")
+            validation = "" if val_loss is None else f", validation {val_loss:.4f}$val_share"$scores_shown
+            print(f"epoch {epoch}/{args.epochs}: training {train_loss:.4f}$share{validation}")
 $end_of_run
     if PROCESSES > 1:
         distributed.destroy_process_group()
@@ -218,6 +218,7 @@ def training_script(
     own += [data["imports"], script_distributed.imports(hands), steps.typing_imports(training)]
     data["imports"] = "".join(sorted(_merged("".join(own).splitlines()), key=_by_module))
     data["readers"] += steps.helpers(training) + script_scores.helpers(training)
+    data["needs"] += ", and torchmetrics" * bool(training.metrics)
     return _SCRIPT.substitute(
         data,
         **parts,

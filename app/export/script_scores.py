@@ -11,6 +11,11 @@ from app.training.scores import SCORES, SIGMOID, SOFTMAX, reading
 _NAMES = ("scores", "scores_type", "scores_none", "scores_begun", "scores_gathered", "scores_told", "scores_said",
           "scores_shown")  # fmt: skip
 
+_TOLD = """
+    told = {f"val_{name}": computed(score) for name, score in scores.items()}"""
+_SHOWN = """
+            validation += "".join(f", {name} {value:.4f}" for name, value in scores.items())"""
+
 
 def parts(config: TrainingConfig, spec: SourceSpec) -> dict[str, str]:
     """What goes where in the text of the script; nothing of it where a run asks for no metrics."""
@@ -26,10 +31,10 @@ def parts(config: TrainingConfig, spec: SourceSpec) -> dict[str, str]:
         "scores_type": ", dict[str, float]",
         "scores_none": ", {}",
         "scores_begun": "\n    scores: dict[str, Metric] = {}",
-        "scores_gathered": "".join(f"\n            {line}" for line in gathered),
-        "scores_told": ', {f"val_{name}": computed(score) for name, score in scores.items()}',
+        "scores_gathered": "".join(f"\n            {line}" for line in gathered) + _TOLD,
+        "scores_told": ", told",
         "scores_said": ", **scores",
-        "scores_shown": "{''.join(f', {name} {value:.4f}' for name, value in scores.items())}",
+        "scores_shown": _SHOWN,
     }
 
 
@@ -67,9 +72,11 @@ def helpers(config: TrainingConfig) -> str:
     from app.training.recipes import computed
 
     argument = "classes: int" if any(SCORES[name].by_class for name in config.metrics) else "_: int = 0"
+    quiet = min((SCORES[name].quiet for name in config.metrics), key=len)
     lines = [
         f"def make_scores({argument}) -> dict[str, Metric]:",
         '    """What is measured over the validation samples of an epoch."""',
+        f"    quiet = {quiet!r}".replace("'", '"'),
         "    return {",
         *(f'        "{name}": {SCORES[name].call("classes")},' for name in config.metrics),
         "    }",

@@ -48,14 +48,19 @@ class Score:
         return self.metric.startswith("Multiclass")
 
     def call(self, classes: str) -> str:
-        """The expression that makes it; `classes` is that of their number."""
+        """The expression that makes it; `classes` is that of their number, `quiet` a name for what is below."""
         parts = [classes] if self.by_class else []
         parts += [f"{name}={value!r}".replace("'", '"') for name, value in self.arguments.items()]
-        return f"{self.metric}({', '.join(parts)})"
+        return f"{self.metric}({', '.join([*parts, '**quiet'])})"
+
+    @property
+    def quiet(self) -> dict[str, bool]:
+        """Arguments of no metric's own: labels are right, and under torchrun every process validates all samples."""
+        return {**({"validate_args": False} if self.by_class else {}), "sync_on_compute": False}
 
 
 def _of_classes(name: str, label: str, metric: str, doc: str, least: int = 2, **arguments: Any) -> Score:
-    given = FrozenMap({**arguments, "validate_args": False})
+    given = FrozenMap(arguments)
     return Score(name, label, (CLASSES, TOKENS), metric, "torchmetrics.classification", given, least, True, doc)
 
 
@@ -172,7 +177,7 @@ def make(score: Score, classes: int) -> Any:
 
     _import_torchmetrics()
     cls = getattr(importlib.import_module(score.module), score.metric)
-    return cls(*([classes] if score.by_class else []), **score.arguments)
+    return cls(*([classes] if score.by_class else []), **score.arguments, **score.quiet)
 
 
 def _import_torchmetrics() -> None:
