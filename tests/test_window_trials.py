@@ -33,7 +33,7 @@ def window(qtbot: QtBot, qapp: QApplication, tmp_path: Path) -> Iterator[MainWin
 def test_the_rate_of_a_run_is_typed_and_drawn_and_told(qtbot: QtBot, window: MainWindow) -> None:
     window.actions_by_key["run"].trigger()
     rates = window.training_form.live_rate
-    qtbot.waitUntil(lambda: window.session.history is not None and len(window.session.history.steps) > 3, timeout=60_000)
+    qtbot.waitUntil(lambda: window.session.history and len(window.session.history.steps) > 3, timeout=60_000)
     window.actions_by_key["set-rate"].trigger()
     qtbot.waitUntil(lambda: rates.field.isEnabled() and rates.isVisible())
     window.actions_by_key["set-rate"].trigger()
@@ -105,3 +105,21 @@ def test_one_batch_by_heart_is_a_switch_and_a_command(qtbot: QtBot, window: Main
     assert window.training_form.numbers.editor("one_batch").field.isChecked()
     window.actions_by_key["overfit"].trigger()
     assert not window.document.project.training.one_batch
+
+
+def test_what_is_typed_is_not_written_over_by_the_run(qtbot: QtBot, window: MainWindow) -> None:
+    rates = window.training_form.live_rate
+    window.right.pane.show_page("training")
+    window.training_form.set_running(True)
+    rates.show_rate(0.5)
+    qtbot.mouseClick(rates.field, LEFT, pos=QPoint(8, 10))
+    qtbot.keyClick(rates.field, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
+    qtbot.keyClicks(rates.field, "0.25")
+    rates.button.setFocus()
+    rates.show_rate(0.4)
+    with qtbot.waitSignal(rates.wanted) as asked:
+        qtbot.mouseClick(rates.button, LEFT)
+    assert asked.args == [0.25]
+    rates.show_rate(0.25)
+    rates.show_rate(0.2)
+    assert rates.field.value() == 0.2

@@ -6,7 +6,7 @@ It has a net of its own on the project's real data and leaves no trace: neither 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -73,27 +73,30 @@ def rate_test(
     losses: list[float] = []
     smoothed: list[float] = []
     ended = ""
-    for number in range(batches):
-        if cancelled():
-            ended = "stopped"
-            break
-        rate = lowest * (highest / lowest) ** (number / (batches - 1))
-        with aside(plain.seed + 1 + number):
-            inputs, labels = next(reader)
-            stepper.set_rate(rate)
-            loss = float(stepper.take(inputs, labels, True, _nothing, lambda: None).loss)
-        if not math.isfinite(loss):
-            ended = f"The loss is {loss} at a rate of {rate:.2g}."
-            break
-        rates.append(rate)
-        losses.append(loss)
-        mean = PAST * (smoothed[-1] if smoothed else loss) + (1 - PAST) * loss
-        smoothed.append(mean)
-        tell(number + 1, batches)
-        if number >= 2 * BEGINNING and mean > TOO_HIGH * max(min(smoothed), 1e-8):
-            ended = f"The loss ran away at a rate of {rate:.2g}."
-            break
-    reader.close()  # type: ignore[attr-defined]  # workers that read ahead end here
+    try:
+        for number in range(batches):
+            if cancelled():
+                ended = "stopped"
+                break
+            rate = lowest * (highest / lowest) ** (number / (batches - 1))
+            with aside(plain.seed + 1 + number):
+                inputs, labels = next(reader)
+                stepper.set_rate(rate)
+                loss = float(stepper.take(inputs, labels, True, _nothing, lambda: None).loss)
+            if not math.isfinite(loss):
+                ended = f"The loss is {loss} at a rate of {rate:.2g}."
+                break
+            rates.append(rate)
+            losses.append(loss)
+            mean = PAST * (smoothed[-1] if smoothed else loss) + (1 - PAST) * loss
+            smoothed.append(mean)
+            tell(number + 1, batches)
+            if number >= 2 * BEGINNING and mean > TOO_HIGH * max(min(smoothed), 1e-8):
+                ended = f"The loss ran away at a rate of {rate:.2g}."
+                break
+    finally:
+        if isinstance(reader, Generator):
+            reader.close()  # workers that read ahead end here
     return RateTest(tuple(rates), tuple(losses), tuple(smoothed), steepest(rates, smoothed), ended)
 
 

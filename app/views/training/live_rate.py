@@ -25,10 +25,12 @@ class LiveRate(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._rate = math.nan
+        self._typed = False  # and not asked for yet
         self.now = label("", "label", "text2")
         self.field = NumberField(0.001, "float", 0)
         self.field.setAccessibleName("Learning rate of the run")
         self.field.set_hint(WHY)
+        self.field.edited.connect(self._edited)
         self.field.returnPressed.connect(self.apply)
         self.button = Button("Set")
         self.button.setToolTip("Go on with this rate (Enter)")
@@ -48,14 +50,17 @@ class LiveRate(QWidget):
 
     def begin(self) -> None:
         """Another run: its rate is not known yet."""
-        self._rate = math.nan
+        self._rate, self._typed = math.nan, False
         self._show()
+
+    def _edited(self, _value: object) -> None:
+        self._typed = True
 
     def show_rate(self, rate: float) -> None:
         """The rate of the newest step, nan where the optimizer has none."""
         if rate != self._rate and rate == rate:
             first, self._rate = self._rate != self._rate, rate
-            if first or not self.field.hasFocus():
+            if first or not (self._typed or self.field.hasFocus()):
                 self.field.set_value(float(f"{rate:.3g}"))
             self._show()
 
@@ -70,6 +75,7 @@ class LiveRate(QWidget):
         rate = self.field.value()
         if isinstance(rate, int | float) and rate > 0:
             self.field.set_invalid(None)
+            self._typed = False
             self.wanted.emit(float(rate))
         else:
             self.field.set_invalid("A learning rate is above 0.")
