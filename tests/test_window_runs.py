@@ -102,7 +102,7 @@ def test_a_run_is_stopped_goes_on_in_another_window_and_is_the_run_that_was_neve
         assert again.curves.gradients.history.layers and again.curves.history.started.device == "cpu"
         again.runs.choose(stopped)
         assert again.runs.go_on.isEnabled()
-        again.runs.go_on.click()
+        again.actions_by_key["continue"].trigger()
         qtbot.waitUntil(lambda: bool(again.session.runs))
         wait_for(qtbot, again, "done")
         assert np.array_equal(again.session.history.steps["loss"], whole)
@@ -204,6 +204,8 @@ def test_a_folder_that_cannot_be_written_is_said_and_the_run_is_kept_elsewhere(
     store.runs_beside(path).write_text("a file where the folder of the runs would be")
     run(qtbot, window)
     assert window.session.current.recorder.kept.folder.is_relative_to(window.settings.runs_folder)
+    (kept,) = listed(qtbot, window, 1)
+    assert kept.folder == window.session.current.recorder.kept.folder
     assert any("kept elsewhere" in toast.text() for toast in window.toasts.toasts())
 
 

@@ -145,8 +145,7 @@ class MainWindow(QMainWindow):
         self.import_control = ImportControl(self)
         self.weights_control, self.head_control = WeightsControl(self), HeadControl(self)
         self.run_control = RunControl(self.document, self.live, self.session, self.settings, self)
-        self.runs_keeper = RunsKeeper(self.document, self.background, self.settings, self)
-        self.run_control.keep_with(self.runs_keeper)
+        self.runs_keeper = self.run_control.keep_with(RunsKeeper(self.document, self.background, self.settings, self))
 
     def _lay_out(self) -> None:
         self.centre = TabbedPane(self, central=True)
@@ -364,7 +363,8 @@ class MainWindow(QMainWindow):
         self.settings.geometry = self.saveGeometry()
         self.settings.state = self.saveState()
         self.settings.sync()
-        self.training_form.data.close_reader()
+        if hasattr(self, "training_form"):  # else it is closed before its pages are made
+            self.training_form.data.close_reader()
         self.background.close()
         event.accept()
 

@@ -214,6 +214,8 @@ def _run(window: MainWindow, actions: Actions) -> None:
     actions.add(menu, "pause", "&Pause", control.pause, "F6", "pause")
     actions.add(menu, "step", "&Step one batch", control.step, "F7", "step")
     actions.add(menu, "stop", "S&top", control.stop, "F8", "stop")
+    actions.add(menu, "continue", "&Continue the newest run", lambda: _continue(window), "", "",
+                "Go on from its newest checkpoint, as if it had never stopped")  # fmt: skip
     menu.addSeparator()
     trial = TrialControl(window)
     actions.add(menu, "set-rate", "Set the &learning rate", trial.show_rate, "Ctrl+Shift+L", "curves",
@@ -225,6 +227,11 @@ def _run(window: MainWindow, actions: Actions) -> None:
                 "By layer: estimated for the drawing, measured on a run that goes on")  # fmt: skip
     menu.addSeparator()
     actions.add(menu, "forget-weights", "Start from ran&dom weights", window.weights_control.forget).setEnabled(False)
+
+
+def _continue(window: MainWindow) -> None:
+    window.furnish()
+    window.runs_control.go_on_newest()
 
 
 def _autograd(window: MainWindow, actions: Actions) -> None:

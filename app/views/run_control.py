@@ -135,11 +135,12 @@ class RunControl(QObject):
         old, new = before.graph.nodes, after.graph.nodes
         return frozenset(key for key, node in new.items() if old.get(key) == node and node.op not in other)
 
-    def keep_with(self, keeper: RunsKeeper) -> None:
-        """Have runs kept from now on."""
+    def keep_with(self, keeper: RunsKeeper) -> RunsKeeper:
+        """Have runs kept by it from now on."""
         self._keeper = keeper
         keeper.wait_for(lambda: self._session.active)
         self._session.runEnded.connect(lambda _run: keeper.run_ended())
+        return keeper
 
     def fork(self, start: StartWeights, parent: Parent) -> None:
         """Start a new run of the open project from the weights of a checkpoint."""
@@ -201,8 +202,9 @@ class RunControl(QObject):
             self._check.start()
         run = self._session.current
         if run is not None and run.active:
-            then, now = self._drawn[run.number], self._document.project
-            self.moved_on.emit(then.graph is not now.graph or then.blocks is not now.blocks)
+            then, now = self._drawn.get(run.number), self._document.project
+            if then is not None:
+                self.moved_on.emit(then.graph is not now.graph or then.blocks is not now.blocks)
 
     def _state_changed(self, _state: str) -> None:
         if not self._session.active:

@@ -202,7 +202,6 @@ class RunsControl(QObject):
                 self._window.refuse("Not everything was deleted", problem)
             self._window.runs_keeper.refresh()
 
-        self._window.session.forget({each.folder for each in kept})
         self._ask("runs deleted", "The runs were not deleted", _deleted, tuple(kept), then=done)
 
     def restore(self, kept: Kept) -> None:
@@ -227,6 +226,14 @@ class RunsControl(QObject):
             control.go_on(found.kept, found.project, found.job, found.history, found.checkpoint)
 
         self._ask("run goes on", f"{kept.record.title} cannot go on", prepare, kept, epochs, root, then=ready)
+
+    def go_on_newest(self) -> None:
+        """Continue the run that began last."""
+        kept = next((row.kept for row in self._window.runs.model.rows if row.kept is not None), None)
+        if kept is None:
+            self._window.refuse("There is no run to go on with", "Runs of this project are listed under Runs.")
+        else:
+            self.go_on(kept)
 
     def write_event_files(self, wanted: bool) -> None:
         """Whether runs from now on also write TensorBoard's files, while they go on."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import monotonic
+
 from PySide6.QtCore import QPoint, Qt, Signal, Slot
 from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import (
@@ -30,6 +32,7 @@ from app.views.widgets.painting import label
 __all__ = ["COLUMNS", "STATES", "RunPanel", "RunsModel"]
 
 MOST = 5  # runs that are compared
+READABLE = 0.25  # seconds between two figures
 
 
 class RunPanel(QWidget):
@@ -56,7 +59,7 @@ class RunPanel(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session: RunSession | None = None
-        self._kept: list[Kept] = []
+        self._refreshed = 0.0
         self.model = RunsModel(self)
         self.model.renamed.connect(self.renamed)
         self.table = self._made_table()
@@ -148,7 +151,6 @@ class RunPanel(QWidget):
     def set_kept(self, runs: list[Kept]) -> None:
         """List these, the newest first; the choice stays where it was."""
         before = {_key(row) for row in self.chosen}
-        self._kept = runs
         self.model.set_kept(runs, self._session.runs if self._session is not None else [])
         self._stack.setCurrentIndex(1 if self.model.rows else 0)
         self._fit_columns()
@@ -192,7 +194,9 @@ class RunPanel(QWidget):
     @Slot()
     def refresh(self) -> None:
         """The newest run has moved on."""
-        if self.isVisible():
+        now = monotonic()
+        if self.isVisible() and now - self._refreshed > READABLE:
+            self._refreshed = now
             self.model.refresh(self._session.current if self._session is not None else None)
 
     def showEvent(self, event: QShowEvent) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -71,7 +72,7 @@ class RunsKeeper(QObject):
         return begun
 
     def _elsewhere(self, project: Project, parent: Parent | None, name: str, error: OSError) -> Kept | None:
-        folder = store.runs_unsaved(self._settings.runs_folder, project.name)
+        folder = self._spare
         reason = f"{self.folder} cannot be written: {error.strerror or error}."
         try:
             kept = store.begin(folder, project, parent, name)
@@ -90,7 +91,8 @@ class RunsKeeper(QObject):
 
     def refresh(self) -> None:
         """Read the list anew, beside the window."""
-        self._background.ask("runs", store.listed, self.folder, on_answer=self._listed, on_error=self._not_listed)
+        folders = (self.folder,) if self._writable or self.folder == self._spare else (self.folder, self._spare)
+        self._background.ask("runs", _listed, folders, on_answer=self.listed.emit, on_error=self._not_listed)
 
     def run_ended(self) -> None:
         """What waited for the end of a run is done."""
@@ -99,8 +101,14 @@ class RunsKeeper(QObject):
             self._move()
         self.refresh()
 
-    def _listed(self, runs: list[Kept]) -> None:
-        self.listed.emit(runs)
+    @property
+    def _spare(self) -> Path:
+        """Where runs are kept if they cannot be where they belong."""
+        return store.runs_unsaved(self._settings.runs_folder, self._document.project.name)
+
+    @property
+    def _writable(self) -> bool:
+        return self.folder.is_dir() if self.folder.exists() else os.access(self.folder.parent, os.W_OK)
 
     def _not_listed(self, failure: Failure) -> None:
         self.listed.emit([])
@@ -115,7 +123,7 @@ class RunsKeeper(QObject):
     def _home(self) -> Path:
         if self._beside and self._document.path is not None:
             return store.runs_beside(self._document.path)
-        return store.runs_unsaved(self._settings.runs_folder, self._document.project.name)
+        return self._spare
 
     def _replaced(self, _project: object) -> None:
         self._made, self._waiting = [], False
@@ -142,6 +150,10 @@ class RunsKeeper(QObject):
         if problem:
             self.refused.emit("Not all runs were moved beside the project", problem)
         self.refresh()
+
+
+def _listed(folders: tuple[Path, ...]) -> list[Kept]:
+    return [kept for folder in folders for kept in store.listed(folder)]
 
 
 def _moved(folders: tuple[Path, ...], target: Path) -> str:

@@ -45,6 +45,7 @@ class Row:
     kept: Kept | None = None
     run: Run | None = None
     state_kept: str = ""
+    _texts: tuple[object, tuple[str, ...]] = (None, ())
 
     @property
     def state(self) -> str:
@@ -76,7 +77,15 @@ class Row:
         return self.kept.record.summary if self.kept is not None else Summary()
 
     def cells(self) -> tuple[str, ...]:
-        """The texts, one a column; what was not measured is a dash."""
+        """The texts, one a column; what was not measured is a dash. They are made anew when something has changed."""
+        history = self.run.history if self.run is not None else None
+        known = (len(history.steps), len(history.epochs), history.started) if history is not None else None
+        now = (known, self.state, self.kept)
+        if now != self._texts[0]:
+            self._texts = (now, self._cells())
+        return self._texts[1]
+
+    def _cells(self) -> tuple[str, ...]:
         shown, kept = self.figures, self.kept.record if self.kept is not None else None
         if self.run is not None:
             training = self.run.job.training

@@ -153,11 +153,6 @@ class RunSession(QObject):
         self.stateChanged.emit("starting")
         return run
 
-    def forget(self, folders: set[Path]) -> None:
-        """Runs whose folders are deleted are kept by nobody, but for one that goes on."""
-        self.runs = [run for run in self.runs if run.active or run.recorder is None
-                     or run.recorder.kept.folder not in folders]  # fmt: skip
-
     def pause(self) -> None:
         """Stand before the next batch. No effect on a run that does not go on."""
         if self._thread is not None and self.state in ("starting", "running"):
