@@ -17,8 +17,8 @@ K = TypeVar("K", bound=Hashable)
 class RectIndex(Generic[K]):
     """Rectangles by key in a grid of cells, so that a question touches only what is near.
 
-    What is put waits for the next question: where much moves and nobody asks, as while a layout is taken back, cells are
-    not filled in vain.
+    What is put waits for the next question: where much moves and nobody asks, as while a layout is taken back, cells
+    are not filled in vain.
     """
 
     def __init__(self) -> None:
