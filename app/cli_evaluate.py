@@ -19,7 +19,8 @@ def add(commands: Any) -> argparse.ArgumentParser:
     evaluate.add_argument("project", type=Path)
     weights = evaluate.add_mutually_exclusive_group()
     weights.add_argument("--weights", type=Path, metavar="FILE", help="a .safetensors or .pt file of a state_dict")
-    weights.add_argument("--checkpoint", type=Path, metavar="FILE", help="a checkpoint of a run")
+    weights.add_argument("--checkpoint", type=Path, metavar="DIR|FILE",
+                         help="a checkpoint of a run, or the newest in a folder of runs")  # fmt: skip
     evaluate.add_argument("--part", choices=("validation", "test", "training"), default="validation",
                           help="which samples (validation)")  # fmt: skip
     evaluate.add_argument("--augment", action="append", default=[], choices=("flip", "shift"),
@@ -39,6 +40,8 @@ def run(options: argparse.Namespace) -> int:
     from app import cli, preflight
     from app.data.sources import DataError
     from app.export.weights import WeightsError, load_weights
+    from app.runs.going_on import find_checkpoint
+    from app.runs.record import RunError
     from app.training.evaluating import Evaluator, checkpoint_weights
     from app.training.job import JobError
     from app.training.metrics import OutputError
@@ -50,11 +53,12 @@ def run(options: argparse.Namespace) -> int:
     weights, name = None, "start weights"
     try:
         if options.checkpoint is not None:
-            weights, name = checkpoint_weights(options.checkpoint), options.checkpoint.name
+            path = find_checkpoint(options.checkpoint)
+            weights, name = checkpoint_weights(path), path.name
         elif options.weights is not None:
             weights, name = load_weights(options.weights), options.weights.name
         found = Evaluator(job, weights).evaluate(options.part, options.augment, weights_name=name)
-    except (JobError, DataError, WeightsError, OutputError) as error:
+    except (JobError, DataError, WeightsError, OutputError, RunError) as error:
         raise cli.Refused(str(error), 1) from error
     if options.csv is not None:
         with cli.writing(options.csv):

@@ -46,7 +46,7 @@ ARROWS = {
     "cli_runs": "cli project preflight own_layers builder data runs",
     "cli_try": "cli preflight training data.sources drawing",
     "cli_data": "cli data",
-    "cli_evaluate": "cli project preflight training data export",
+    "cli_evaluate": "cli project preflight training data export runs",
     "cli": f"cli_data cli_try cli_evaluate cli_export cli_import cli_train cli_runs views {PURE} doctor run_output",
     "views": f"{GLUE} {PURE} import_child model_import doctor",
     "model_import": "project builder",

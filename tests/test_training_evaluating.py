@@ -173,3 +173,31 @@ def test_the_command_says_the_same_of_a_file_of_weights_and_refuses_what_is_none
     table = tmp_path / "rows.csv"
     assert main(["evaluate", project, "--part", "training", "--csv", str(table)]) == 0
     assert "precision" in capsys.readouterr().out and len(table.read_text().splitlines()) == 1439
+
+
+def test_training_samples_are_looked_at_without_what_is_drawn_for_learning():
+    from dataclasses import replace
+
+    from app.data.config import Transform
+    from app.frozen import FrozenMap
+
+    plain = job(SMALL_NET)
+    noisy = replace(plain, data=DataConfig(train_transforms=(Transform("RandomErasing", FrozenMap(p=1.0)),)))
+    first, second = (Evaluator(one).evaluate("training") for one in (plain, noisy))
+    assert first.loss == second.loss and np.array_equal(first.columns["loss"], second.columns["loss"])
+
+
+def test_the_command_takes_a_folder_of_runs(tmp_path, capsys):
+    from app.main import main
+    from app.resources import path
+
+    project, out = str(path("examples", "digits.tape")), tmp_path / "out"
+    assert main(["train", project, "--out", str(out), "--epochs", "1", "--device", "cpu", "--json"]) == 0
+    epoch = next(json.loads(line) for line in capsys.readouterr().out.splitlines() if '"epoch", "epoch"' in line)
+    assert main(["evaluate", project, "--checkpoint", str(out), "--json", "--device", "cpu"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["loss"], told["accuracy"], told["weights"]) == (epoch["val_loss"], epoch["val_accuracy"], "last.pt")
+    assert main(["evaluate", project, "--weights", str(out / "weights.safetensors"), "--json", "--device", "cpu"]) == 0
+    assert json.loads(capsys.readouterr().out)["loss"] == told["loss"]
+    assert main(["evaluate", project, "--checkpoint", str(tmp_path / "nowhere")]) == 1
+    assert "nowhere" in capsys.readouterr().err

@@ -51,7 +51,8 @@ class Cancelled(Exception):
 class Evaluator:
     """A net with its weights and its data. Reading the data and making the net happens once, here.
 
-    `weights` are those of the net; None for those that a run begins with. Raises JobError, DataError.
+    `weights` are those of the net; None for those that a run begins with. `data` are those of another evaluator of the
+    same data. Raises JobError, DataError.
     """
 
     def __init__(self, job: Job, weights: Mapping[str, Tensor] | None = None, data: Dataset | None = None) -> None:
@@ -63,7 +64,9 @@ class Evaluator:
         self.job, device = job, resolve(job.training.device).id
         if job.training.threads:
             torch.set_num_threads(job.training.threads)
-        self.data = data or load(job.data, job.data_root)
+        # Training samples too are looked at as a net is validated: nothing is drawn for them.
+        seen = replace(job.data, train_transforms=job.data.eval_transforms)
+        self.data = data or load(seen, job.data_root)
         info = self.data.info
         check_input(job, info)
         self.data = self.data.to(device)
