@@ -58,7 +58,7 @@ def test_json_lines_hold_floats_in_full_and_null_for_what_is_not_finite():
     )
     line = to_json(EpochDone(3, 9, 1.0, 0.5, math.inf, None, 2.0))
     assert line == (
-        '{"event": "epoch", "epoch": 3, "train_loss": 1.0, "train_accuracy": 0.5, '
+        '{"event": "epoch", "epoch": 3, "step": 9, "train_loss": 1.0, "train_accuracy": 0.5, '
         '"val_loss": null, "val_accuracy": null}'
     )
     assert to_json(GradientNorms(1, ("a",), (np.nan,))) is None
