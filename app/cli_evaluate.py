@@ -86,6 +86,11 @@ def lines(found: Evaluation) -> list[str]:
     width = max(5, *(len(row.name) for row in rows))
     told += ["", f"{'class':<{width}}  precision  recall      F1  support"]
     for row in rows:
-        shares = f"{row.precision:>9.4f}  {row.recall:>6.4f}  {row.f1:>6.4f}"
+        shares = f"{_share(row.precision):>9}  {_share(row.recall):>6}  {_share(row.f1):>6}"
         told.append(f"{row.name:<{width}}  {shares}  {row.support:>7,}")
     return told
+
+
+def _share(value: float) -> str:
+    """Nothing is called so, or nothing is of it: there is no share to tell."""
+    return "–" if value != value else f"{value:.4f}"

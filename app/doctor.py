@@ -29,7 +29,7 @@ PYTHON = (3, 11)
 TORCH = (2, 10)
 PYSIDE, PYSIDE_END, PYSIDE_BAD = (6, 8), (6, 12), ((6, 10, 1),)
 PYQTGRAPH = (0, 14)
-OTHERS = ("numpy", "scikit-learn", "safetensors", "msgspec", "graphviz", "pygments")
+OTHERS = ("numpy", "scikit-learn", "torchmetrics", "safetensors", "msgspec", "graphviz", "pygments")
 FONTS = ("Inter", "JetBrains Mono")
 
 _PIP = f"{Path(sys.executable).name} -m pip install"
