@@ -63,6 +63,7 @@ DTYPES: dict[tuple[str, str], DType] = {
     ("F.one_hot", "input"): INT64,
     ("F.embedding", "input"): INT64,
     ("torch.gather", "index"): INT64,
+    ("torch.scatter", "index"): INT64,
     ("torch.index_select", "index"): INT64,
     ("torch.where", "condition"): DType("bool"),
     ("torch.masked_fill", "mask"): DType("bool"),

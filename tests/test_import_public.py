@@ -114,12 +114,49 @@ class Changed(nn.Module):
         return same_one + bias, part
 
 
+class Inside(nn.Module):
+    """A module that calls a part of it `self`, as BERT does, and drops out of its attention in training alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.self, self.p = nn.Linear(8, 24), 0.3
+
+    def forward(self, x):
+        q, k, v = (part[:, None] for part in self.self(x).chunk(3, -1))
+        y = F.scaled_dot_product_attention(q, k, v, dropout_p=self.p if self.training else 0.0, is_causal=True)
+        return y[:, 0].to(self.self.weight.dtype)
+
+
+class Told(nn.Module):
+    """Dtypes and places read off other tensors, so that the code runs in double precision as the model does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention, self.other = Inside(), Inside()
+
+    def forward(self, x):
+        t = x.size(1)
+        y = self.other(self.attention(x)).to(x.device)
+        places = torch.arange(t, device=x.device, dtype=x.dtype)
+        steps = torch.diff(places.to(device=x.device), dim=0)
+        empty = torch.zeros(t, dtype=x.dtype)
+        far = torch.where(y > 0, y, torch.finfo(x.dtype).min).softmax(-1)
+        near = torch.where(y > 0, 0.5, y) + torch.min(y, far) + torch.max(y, x)
+        return near.to(x.device, x.dtype), steps.sum() + empty + y[..., 0], far, torch.diff(x, dim=1)
+
+
 @pytest.mark.parametrize(
     ("make", "shape"),
-    [(Norms, (3, 2, 6, 6)), (Sizes, (2, 4, 4)), (Picked, (3, 5)), (Noisy, (2, 3)), (Changed, (2, 6))],
+    [(Norms, (3, 2, 6, 6)), (Sizes, (2, 4, 4)), (Picked, (3, 5)), (Noisy, (2, 3)), (Changed, (2, 6)),
+     (Told, (2, 5, 8))],
     ids=lambda value: getattr(value, "__name__", None),
 )  # fmt: skip
 def test_it_is_the_same_net(make: Callable[[], nn.Module], shape: tuple[int, ...]) -> None:
     torch.manual_seed(0)
     model = make()
     same(model, torch.randn(shape).requires_grad_())
+
+
+def test_what_drops_out_in_training_says_so_in_the_code() -> None:
+    text = code_of(same(Inside(), torch.randn(2, 5, 8))).text
+    assert "dropout_p=0.3 if self.training else 0.0" in text and "self.self = nn.Linear(8, 24)" in text

@@ -152,6 +152,8 @@ class CallWriter:
             function, arguments = self.modules[step.id], [*given, *literals]
         else:
             more = self._more(step, literals)
+            when = f"{ops.IN_TRAINING.get(spec.key)}="
+            literals = [f"{one} if self.training else 0.0" if one.startswith(when) else one for one in literals]
             behind = spec.key in ops.LITERALS_FIRST or spec.key in ops.LIKE
             first, then = (literals, given) if behind else (given, literals)
             # What is given by name stands behind what is given by position: the weight of F.layer_norm.

@@ -279,7 +279,8 @@ def _with_positions(params: tuple[Param, ...]) -> tuple[Param, ...]:
     result = list(params)
     for i, param in enumerate(params):
         first_float = i == 0 and param.kind == "float"
-        if param.call or not (param.required or param.auto or first_float) or param.name in ("dim", "approximate"):
+        named = param.name in ("dim", "approximate", "dropout_p")
+        if param.call or not (param.required or param.auto or first_float) or named:
             break
         result[i] = replace(param, positional=True)
     return tuple(result)

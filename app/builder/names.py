@@ -17,7 +17,7 @@ SCAFFOLD = frozenset({"self", "torch", "nn", "F", "Net", "super", "forward"})
 @cache
 def module_attributes() -> frozenset[str]:
     """Names that `nn.Module` has already; a layer of that name would hide one of them."""
-    return container_attributes() | SCAFFOLD
+    return container_attributes() | {"forward"}  # `self.self` and `self.torch` are as good as any
 
 
 def identifier(text: str, fallback: str = "layer") -> str:

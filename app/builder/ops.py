@@ -8,7 +8,17 @@ from __future__ import annotations
 from typing import Any
 
 from app.builder import ops_functions
-from app.builder.ops_functions import COUNTED, LABELS, LIKE, LITERALS_FIRST, NAMED, OPERANDS, SCHEMAS, WRITTEN
+from app.builder.ops_functions import (
+    COUNTED,
+    IN_TRAINING,
+    LABELS,
+    LIKE,
+    LITERALS_FIRST,
+    NAMED,
+    OPERANDS,
+    SCHEMAS,
+    WRITTEN,
+)
 
 
 def _rows(category: str, keys: str) -> tuple[tuple[str, str], ...]:
@@ -238,7 +248,7 @@ MINIMUM: dict[str, float] = {
 # What torch would take and never come back from, or refuse when the module is made.
 MAXIMUM: dict[str, float] = {
     **{"num_layers": 256, "num_encoder_layers": 64, "num_decoder_layers": 64},
-    **{"p": 1, "dropout": 1},
+    **{"p": 1, "dropout": 1, "dropout_p": 1},
 }
 
 # Calls that run on meta tensors where real ones are refused; they are tried on small real ones too.
@@ -288,7 +298,7 @@ STEMS: dict[str, str] = {
 }  # fmt: skip
 
 __all__ = (
-    "AUTO_RULES", "COUNTED", "HIDDEN", "LABELS", "LEFT_OUT", "LENIENT", "LIKE", "LITERALS_FIRST", "MAXIMUM", "MINIMUM",
-    "MORE", "NAMED", "OPERANDS", "OPS", "OUTPUTS", "OUTPUTS_BY", "PARAMS", "PORT_KINDS", "RANDOM", "RECURRENT",
-    "SCHEMAS", "SIGNATURES", "STARTS", "STEMS", "SUMMARIES", "VARIADIC", "WITH_INDICES", "WRITTEN",
+    "AUTO_RULES", "COUNTED", "HIDDEN", "IN_TRAINING", "LABELS", "LEFT_OUT", "LENIENT", "LIKE", "LITERALS_FIRST",
+    "MAXIMUM", "MINIMUM", "MORE", "NAMED", "OPERANDS", "OPS", "OUTPUTS", "OUTPUTS_BY", "PARAMS", "PORT_KINDS", "RANDOM",
+    "RECURRENT", "SCHEMAS", "SIGNATURES", "STARTS", "STEMS", "SUMMARIES", "VARIADIC", "WITH_INDICES", "WRITTEN",
 )  # fmt: skip

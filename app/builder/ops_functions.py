@@ -95,7 +95,6 @@ HIDDEN: dict[str, frozenset[str]] = {
     "operator.sub": frozenset({"alpha"}),
     "F.normalize": frozenset({"out"}),
     "F.dropout": frozenset({"training"}),
-    "F.scaled_dot_product_attention": frozenset({"dropout_p"}),
     "torch.repeat_interleave": frozenset({"output_size"}),
     "torch.einsum": frozenset({"path"}),
     "torch.gather": frozenset({"sparse_grad"}),
@@ -215,6 +214,9 @@ NAMED = frozenset(
 
 # What else is written into a call: a function does not know by itself whether the net is being trained.
 WRITTEN: dict[str, str] = dict.fromkeys(("F.dropout", "F.batch_norm"), "training=self.training")
+
+# What a function does at random in training alone, whatever it is told: its caller says when.
+IN_TRAINING: dict[str, str] = {"F.scaled_dot_product_attention": "dropout_p"}
 
 # A buffer that is wired to this port counts the batches of the training; it is no argument of the call.
 COUNTED = "num_batches_tracked"

@@ -220,6 +220,8 @@ class Binder:
     def _put_param(self, bound: Bound, spec: OpSpec, name: str, value: Any) -> None:
         param = spec.param(name)
         assert param is not None
+        if param.kind == "ints" and param.count == 0 and isinstance(value, fx.Node) and self._is_number(value):
+            value = (value,)
         if isinstance(value, fx.Node):
             if spec.wirable(name) is None:  # what decides how many outputs there are is read off the example
                 value = self.values[value]
@@ -272,7 +274,7 @@ def _means_nothing(name: str, value: Any) -> bool:
     )
 
 
-_OFF = ("return_indices", "sparse", "scale_grad_by_freq", "implicit", "antialias", "dropout_p", "enable_gqa")
+_OFF = ("return_indices", "sparse", "scale_grad_by_freq", "implicit", "antialias", "enable_gqa")
 
 
 def _hashable(target: Any) -> bool:
@@ -318,7 +320,7 @@ def _positions(key: str, target: str, inputs: tuple[str, ...], params: tuple[str
     if key in ops.SCHEMAS:
         namespace, name, overload = ops.SCHEMAS[key].split(".")
         schema = getattr(getattr(getattr(torch.ops, namespace), name), overload)._schema
-        names = [argument.name for argument in schema.arguments]
+        names = ["input" if argument.name == "self" else argument.name for argument in schema.arguments]
     else:
         told = ops.SIGNATURES.get(key, target)
         names = signature_of(find(told)) if told and not told.startswith("own.") else []

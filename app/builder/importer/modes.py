@@ -6,7 +6,7 @@ from typing import Any
 
 from app.builder.importer.binding import BATCH_NORM
 from app.builder.importer.drafting import Draft, DraftError
-from app.builder.ops import COUNTED
+from app.builder.ops import COUNTED, IN_TRAINING
 
 _What = tuple[Any, ...]
 
@@ -17,6 +17,7 @@ def with_evaluation(training: Draft, evaluation: Draft) -> None:
     Raises DraftError if evaluation computes what training does not.
     """
     _settle_norms(training, evaluation)
+    _settle_dropouts(training, evaluation)
     told, asked = _Told(training), _Told(evaluation)
     mine = [told.of(*_source(training, node)) for node in training.outputs]
     other = [asked.of(*_source(evaluation, node)) for node in evaluation.outputs]
@@ -50,6 +51,20 @@ def _settle_norms(training: Draft, evaluation: Draft) -> None:
     if len(inner) == len(also):
         for first, second in zip(inner, also, strict=True):
             _settle_norms(first, second)
+
+
+def _settle_dropouts(training: Draft, evaluation: Draft) -> None:
+    """What drops out in training alone says so itself."""
+    for key, name in IN_TRAINING.items():
+        ours, theirs = ([node for node in draft.nodes.values() if node.op == key] for draft in (training, evaluation))
+        if len(ours) == len(theirs):
+            for one, other in zip(ours, theirs, strict=True):
+                if name in one.params and name not in other.params:
+                    other.params[name] = one.params[name]
+    inner, also = ([node.inner for node in draft.nodes.values() if node.inner] for draft in (training, evaluation))
+    if len(inner) == len(also):
+        for first, second in zip(inner, also, strict=True):
+            _settle_dropouts(first, second)
 
 
 def _not_counted(draft: Draft, norm: str) -> None:

@@ -33,10 +33,18 @@ def numbers_first(following: Callable[[], bool], made: Callable[..., Any]) -> It
 
         return called
 
-    before = {name: getattr(torch, name) for name in NAMES}
+    def facts(of: Any) -> Callable[..., Any]:
+        """What is known of numbers of a dtype, which a value of the graph may be."""
+
+        def asked(*dtype: Any) -> Any:
+            return of(*(one.known if type(one) in PROXIES else one for one in dtype))
+
+        return asked
+
+    before = {name: getattr(torch, name) for name in (*NAMES, "finfo", "iinfo")}
     try:
         for name, function in before.items():
-            setattr(torch, name, instead(function))
+            setattr(torch, name, instead(function) if name in NAMES else facts(function))
         yield
     finally:
         for name, function in before.items():

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from app.builder.importer.values import FACTORIES, PROXIES
+from app.builder.importer.values import FACTORIES, PROXIES, Attribute
 
 
 def _rank(x: Any) -> int:
@@ -49,6 +49,75 @@ def _reshape_as(x: Any, other: Any) -> Any:
 
 def _cast(dtype: torch.dtype, x: Any) -> Any:
     return x.to(dtype)
+
+
+def _to(x: Any, *args: Any, **kwargs: Any) -> Any:
+    """`x.to(y.device, y.dtype)`: where a tensor lies is the run's; a dtype that another has is read off that."""
+    given = [value for value in (*args, *kwargs.values()) if not _place(value)]
+    if not given:
+        return x
+    if len(given) == 1 and type(given[0]) is Attribute and given[0].known == x.known.dtype:
+        source = _dtype_of(given[0])
+        return x if source is None or source.node is x.node else x.type_as(source)
+    if len(given) == 1 and (source := _dtype_of(given[0])) is not None:
+        return x.type_as(source)
+    return None if len(given) == len(args) + len(kwargs) else x.to(*given)
+
+
+def _place(value: Any) -> bool:
+    """What says where a tensor lies, or how it is brought there."""
+    known = value.known if type(value) in PROXIES else value
+    return isinstance(known, torch.device | bool | torch.memory_format | str)
+
+
+def _dtype_of(value: Any) -> Any:
+    """The tensor of which a value is the dtype: for that of a parameter, which stays with its layer, one that
+    arrived."""
+    if type(value) is not Attribute or value.attr != "dtype":
+        return None
+    return value.root if value.root.node.op != "get_attr" else value.tracer.arrived_like(value.known)
+
+
+def _like_another(function: Any, args: Any, kwargs: Any) -> Any:
+    """A new tensor of the dtype that another has."""
+    source = _dtype_of(kwargs.get("dtype"))
+    if source is None or not source.known.is_floating_point():
+        return None
+    return function(*args, **{name: value for name, value in kwargs.items() if name != "dtype"}).type_as(source)
+
+
+def _diff(x: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    if n != 1:
+        return None
+    parts = [part for part in (prepend, x, append) if part is not None]
+    whole = torch.cat(parts, dim) if len(parts) > 1 else x
+    before: list[Any] = [slice(None)] * (dim % _rank(x))
+    later, earlier = slice(1, None), slice(None, -1)
+    return whole[(*before, later)] - whole[(*before, earlier)] if before else whole[later] - whole[earlier]
+
+
+def _where(condition: Any, a: Any = None, b: Any = None) -> Any:
+    """With a number in the place of a tensor."""
+    if type(b) in (int, float) and _covers(a, condition):
+        return a.masked_fill(torch.logical_not(condition), b)
+    return b.masked_fill(condition, a) if type(a) in (int, float) and _covers(b, condition) else None
+
+
+def _where_method(a: Any, condition: Any, b: Any) -> Any:
+    return _where(condition, a, b)
+
+
+def _covers(x: Any, condition: Any) -> bool:
+    """Whether a tensor is as large as what a condition is joined with it to."""
+    if type(x) not in PROXIES or not isinstance(x.known, torch.Tensor):
+        return False
+    mask = condition.known if type(condition) in PROXIES else condition
+    return x.known.is_floating_point() and torch.broadcast_shapes(x.known.shape, mask.shape) == x.known.shape
+
+
+def _of_two(function: Any, x: Any, other: Any = None, *rest: Any, **named: Any) -> Any:
+    """`torch.min(a, b)` of two tensors."""
+    return function(x, other) if isinstance(other, torch.Tensor) and not rest and not named else None
 
 
 def _mse_loss(
@@ -130,7 +199,8 @@ def _item(x: Any, index: Any) -> Any:
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     torch.outer: _outer, torch.ger: _outer, torch.addcmul: _addcmul, torch.addmm: _product_added,
     torch.baddbmm: _product_added, F.mse_loss: _mse_loss, torch.meshgrid: _meshgrid, torch.div: _divided,
-    torch.cumsum: _cumsum, F.hardsigmoid: _hardsigmoid,
+    torch.cumsum: _cumsum, F.hardsigmoid: _hardsigmoid, torch.diff: _diff,
+    torch.min: functools.partial(_of_two, torch.minimum), torch.max: functools.partial(_of_two, torch.maximum),
 }  # fmt: skip
 _METHODS: dict[str, Callable[..., Any]] = {
     "zero_": lambda x: torch.zeros_like(x), "fill_": lambda x, value: torch.full_like(x, value),
@@ -138,7 +208,8 @@ _METHODS: dict[str, Callable[..., Any]] = {
     **{name: functools.partial(_cast, dtype) for name, dtype in (
         ("bool", torch.bool), ("int", torch.int32), ("double", torch.float64), ("half", torch.float16))},
     "outer": _outer, "ger": _outer, "addcmul": _addcmul, "addmm": _product_added,
-    "baddbmm": _product_added, "div": _divided, "cumsum": _cumsum,
+    "baddbmm": _product_added, "div": _divided, "cumsum": _cumsum, "to": _to, "diff": _diff, "where": _where_method,
+    "min": functools.partial(_of_two, torch.minimum), "max": functools.partial(_of_two, torch.maximum),
 }  # fmt: skip
 # These are among the ops; only some ways of calling them are not.
 _PARTLY = {torch.div: "rounding_mode", torch.cumsum: "dtype", "div": "rounding_mode", "cumsum": "dtype"}
@@ -152,6 +223,10 @@ def rewritten(kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, A
         return _item(*args)
     if target in (operator.add, operator.iadd):
         return _added(*args)
+    if target in FACTORIES:
+        return _like_another(target, args, kwargs)
+    if getattr(target, "__name__", "") == "where" and kind == "call_function":
+        return _where(*args, **kwargs)
     way = _METHODS.get(target) if isinstance(target, str) else _FUNCTIONS.get(target) if _hashable(target) else None
     if way is None or (target in _PARTLY and kwargs.get(_PARTLY[target]) is None):
         return None

@@ -299,6 +299,12 @@ class Tracer(fx.Tracer):
         if node is not None:
             self._own(frame, self.proxy(node))
 
+    def arrived_like(self, dtype: torch.dtype) -> Any:
+        """A tensor of this dtype that the running module was given; None if there is none."""
+        self._near()
+        inputs = self.frames[-1].inputs
+        return next((self.proxy(node) for node in inputs if getattr(self.values[node], "dtype", None) == dtype), None)
+
     def _computed(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
         """The value of a call, found by making it."""
         args, kwargs = fx.map_arg((args, kwargs), lambda node: self.values[node])
