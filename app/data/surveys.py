@@ -216,8 +216,8 @@ def _must_fit(path: Path, size: int) -> None:
         return
     if size > room / 2:
         raise DataError(
-            f"The pictures of {path.name} need {size / 1e9:,.1f} GB at this size, and this machine has {room / 1e9:,.1f}. "
-            "Make size smaller."
+            f"The pictures of {path.name} need {size / 1e9:,.1f} GB at this size, and this machine has "
+            f"{room / 1e9:,.1f} GB. Make size smaller."
         )
 
 
