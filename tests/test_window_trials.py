@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app import project_file
+from app.training.config import Choice
 from app.views import theme
 from app.views.dialogs.dry_run import DryRunDialog
 from app.views.dialogs.find_rate import FindRateDialog
@@ -123,3 +125,13 @@ def test_what_is_typed_is_not_written_over_by_the_run(qtbot: QtBot, window: Main
     rates.show_rate(0.25)
     rates.show_rate(0.2)
     assert rates.field.value() == 0.2
+
+
+def test_what_does_not_go_together_is_said_before_any_run(qtbot: QtBot, window: MainWindow) -> None:
+    project = window.document.project
+    muon = replace(project.training, optimizer=Choice("Muon"))  # which takes matrices alone, and there are biases
+    window.document.apply("choose", replace(project, training=muon))
+    qtbot.waitUntil(lambda: window.live.up_to_date and not window.run_control.blocked)
+    window.actions_by_key["dry-run"].trigger()
+    qtbot.waitUntil(window.banner.isVisible, timeout=60_000)
+    assert window.banner.title().startswith("The dry run stopped: Muon") and "2D" in window.banner.title()

@@ -85,6 +85,9 @@ class TrialControl(QObject):
             window.show_details("The dry run stopped", str(answer.error), answer.traceback)
         elif isinstance(answer, Failed):
             window.show_failure(answer)
+            node = window.document.project.graph.nodes.get(answer.node or "")
+            where = f"Show {node.name}" if node else "Details"
+            window.banner.set("error", f"The dry run stopped: {answer.message}", answer.cure, where)
         else:
             dialog = DryRunDialog(answer, window)
             dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
