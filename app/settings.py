@@ -11,6 +11,7 @@ from app.data.sources import default_root
 
 THEMES = ("dark", "light", "system")
 RECENT_FILES = 10
+MOST_PROCESSES = 64
 
 
 class Settings:
@@ -135,6 +136,25 @@ class Settings:
     @watch_points.setter
     def watch_points(self, value: str) -> None:
         self._store.setValue("runs/watch_points", value)
+
+    @property
+    def processes(self) -> int:
+        """Where runs are carried out: 0 in the window's process, 1 in one of their own, more: on as many."""
+        kept = str(self._store.value("runs/processes", "0"))
+        return min(int(kept), MOST_PROCESSES) if kept.isdecimal() else 0
+
+    @processes.setter
+    def processes(self, value: int) -> None:
+        self._store.setValue("runs/processes", str(value))
+
+    @property
+    def launch_blocking(self) -> bool:
+        """Whether runs in other processes wait for every CUDA kernel."""
+        return str(self._store.value("runs/launch_blocking", "false")).lower() == "true"
+
+    @launch_blocking.setter
+    def launch_blocking(self, value: bool) -> None:
+        self._store.setValue("runs/launch_blocking", "true" if value else "false")
 
     @property
     def export_folder(self) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -10,11 +11,13 @@ class Place:
     """`processes` is 0 for a thread of this process, 1 for a process of its own, and more for as many of torchrun's.
 
     `launch_blocking` sets CUDA_LAUNCH_BLOCKING=1 for a process of its own: every kernel is waited for, so an error of
-    CUDA shows at the line that caused it, and everything is slower.
+    CUDA shows at the line that caused it, and everything is slower. A run that is `watched` is somewhere else, and its
+    lines go into that file.
     """
 
     processes: int = 0
     launch_blocking: bool = False
+    watched: Path | None = None
 
 
 HERE = Place()

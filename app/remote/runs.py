@@ -10,6 +10,7 @@ from app.remote.child import train as train_in_child
 from app.remote.distributed import LineControl
 from app.remote.distributed import train as train_on_several
 from app.remote.place import Place
+from app.remote.watched import WatchControl, follow
 from app.training.control import Control
 from app.training.events import Event
 from app.training.job import Job
@@ -17,6 +18,8 @@ from app.training.job import Job
 
 def control_for(place: Place) -> Control:
     """The hands for a run at a place."""
+    if place.watched is not None:
+        return WatchControl()
     if place.processes == 0:
         return Control()
     return ChildControl() if place.processes == 1 else LineControl()
@@ -32,6 +35,9 @@ def train(
     resume: Path | None = None,
 ) -> Iterator[Event]:
     """`app.training.loop.train` wherever it is to be; `control` is of `control_for(place)`."""
+    if isinstance(control, WatchControl):
+        assert place.watched is not None
+        return follow(place.watched, control)
     if isinstance(control, LineControl):
         return train_on_several(job, control, place=place, threads=threads, folder=folder)
     if isinstance(control, ChildControl):

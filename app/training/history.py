@@ -123,7 +123,9 @@ class History:
         seconds = self.steps["seconds"]
         if len(seconds) < 2:
             return None
-        first = int(np.searchsorted(seconds, seconds[-1] - window))
+        # Steps that were read together, as those in the file of a run that is watched, tell no speed.
+        together = int(np.searchsorted(seconds, seconds[0], "right")) - 1
+        first = max(int(np.searchsorted(seconds, seconds[-1] - window)), together)
         span = seconds[-1] - seconds[first]
         return float(self.steps["samples"][first + 1 :].sum() / span) if span > 0 else None
 

@@ -12,6 +12,7 @@ from app.builder import tidy
 from app.resources import path as resource_path
 from app.views import icons
 from app.views.actions import Actions
+from app.views.places_control import PlacesControl
 from app.views.trial_control import TrialControl
 from app.views.widgets.button import Button
 from app.views.widgets.painting import Glyph, label
@@ -225,6 +226,8 @@ def _run(window: MainWindow, actions: Actions) -> None:
     actions.add(menu, "overfit", "Learn &one batch by heart", trial.overfit)
     actions.add(menu, "memory", "&Memory of a step…", lambda: window.memory_control.open(), "", "memory",
                 "By layer: estimated for the drawing, measured on a run that goes on")  # fmt: skip
+    menu.addSeparator()
+    PlacesControl(window).fill(actions, menu)
     menu.addSeparator()
     actions.add(menu, "forget-weights", "Start from ran&dom weights", window.weights_control.forget).setEnabled(False)
 

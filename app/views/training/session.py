@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
-from app.remote.place import HERE, Place
+from app.remote.place import HERE, OWN_PROCESS, Place
 from app.training.events import Event, Failed, Finished, Paused, Resumed, Started
 from app.training.history import History
 from app.training.job import Job
@@ -90,6 +90,7 @@ class RunSession(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.runs: list[Run] = []
+        self.place = HERE  # where the next run is carried out
         self._count = 0
         self._thread: TrainingThread | None = None
         self._ending: Finished | Failed | None = None
@@ -128,9 +129,9 @@ class RunSession(QObject):
         recorder: Recorder | None = None,
         resume: Path | None = None,
         history: History | None = None,
-        place: Place = HERE,
+        place: Place | None = None,
     ) -> Run:
-        """Begin a run at a place; with `step`, take one batch and stand. Raises RunUnderWay.
+        """Begin a run, at `self.place` unless told where; with `step`, take one batch and stand. Raises RunUnderWay.
 
         With `resume`, a checkpoint, a run goes on of which `history` has what it told before.
         """
@@ -138,6 +139,9 @@ class RunSession(QObject):
             raise RunUnderWay
         self._count += 1
         run = Run(self._count, job, datetime.now(), history or History(), recorder=recorder)
+        place = self.place if place is None else place
+        if resume is not None and place.processes > 1:
+            place = OWN_PROCESS  # the script on several processes takes no checkpoints
         old, self._thread = self._thread, TrainingThread(job, self, recorder=recorder, resume=resume, place=place)
         if old is not None:
             old.deleteLater()
@@ -271,8 +275,10 @@ def _seconds_a_step(history: History) -> float | None:
     seconds = history.steps["seconds"]
     if len(seconds) < 2:
         return None
-    first = min(int(np.searchsorted(seconds, seconds[-1] - ETA_WINDOW)), len(seconds) - 2)
-    return float(seconds[-1] - seconds[first]) / (len(seconds) - 1 - first)
+    together = int(np.searchsorted(seconds, seconds[0], "right")) - 1  # those of a file that were read at once
+    first = min(max(int(np.searchsorted(seconds, seconds[-1] - ETA_WINDOW)), together), len(seconds) - 2)
+    span = float(seconds[-1] - seconds[first])
+    return span / (len(seconds) - 1 - first) if span > 0 else None
 
 
 def _silent(run: Run) -> Failed:

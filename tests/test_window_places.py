@@ -1,0 +1,139 @@
+"""Runs in other processes from the real window: chosen in the menu, seen live, and gone when the window says so."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QApplication, QInputDialog
+from pytestqt.qtbot import QtBot
+
+from app.remote import process
+from app.settings import Settings
+from app.training.events import to_json
+from app.training.loop import train
+from app.views import theme
+from app.views.main_window import MainWindow
+from app.views.places_control import PlacesControl
+from tests.test_remote_child import alive
+from tests.training_jobs import job
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks into /proc")
+
+
+@pytest.fixture
+def window(qtbot: QtBot, qapp: QApplication) -> Iterator[MainWindow]:
+    theme.apply(qapp, "dark")
+    settings = Settings("TapedeckTests", "places")
+    settings.processes = 0
+    made = MainWindow(settings)
+    made.files.may_leave = lambda: True
+    qtbot.addWidget(made)
+    made.resize(1600, 1000)
+    made.show()
+    made.files.open_example("MLP on digits.tape")
+    made.start()
+    qtbot.waitUntil(lambda: made.live.up_to_date, timeout=120_000)
+    project = made.document.project
+    made.document.apply("Long", replace(project, training=replace(project.training, epochs=100_000)))
+    qtbot.waitUntil(lambda: made.live.up_to_date, timeout=60_000)
+    yield made
+    assert made.session.close_and_wait()
+    settings.processes = 0
+    made.background.close()
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The ids of the processes that the window starts."""
+    ids: list[int] = []
+    start = process.start
+
+    def kept(*given):
+        made = start(*given)
+        ids.append(made.pid)
+        return made
+
+    monkeypatch.setattr(process, "start", kept)
+    return ids
+
+
+def children(pid: int) -> list[int]:
+    """A process and all that it has started, as far as they are there."""
+    parents = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    found = [pid]
+    for each in found:
+        found += [child for child, parent in parents.items() if parent == each]
+    return found
+
+
+def reach(qtbot: QtBot, window: MainWindow, state: str, steps: int = 0) -> None:
+    session = window.session
+    qtbot.waitUntil(
+        lambda: session.state == state and session.history is not None and len(session.history.steps) >= steps,
+        timeout=60_000,
+    )
+
+
+def test_a_process_of_its_own_is_killed_and_the_window_lives_on(qtbot, window, started):
+    window.actions_by_key["place.own"].trigger()
+    window.run_control.run()
+    reach(qtbot, window, "running", 20)
+    window.run_control.pause()
+    reach(qtbot, window, "paused")
+    window.run_control.run()
+    reach(qtbot, window, "running")
+    (pid,) = started
+    os.kill(pid, signal.SIGKILL)
+    reach(qtbot, window, "failed")
+    failed = window.session.current.failed
+    assert "SIGKILL" in failed.message and "checkpoint" in failed.cure.lower()
+    assert window.banner.isVisible() and "SIGKILL" in window.banner.title()
+    assert not alive(pid)
+    window.run_control.run()  # the next one, which the closing of the window ends
+    reach(qtbot, window, "running", 5)
+    assert window.session.close_and_wait() and not alive(started[-1])
+
+
+def test_two_processes_are_started_seen_live_paused_and_stopped(qtbot, window, started, monkeypatch):
+    monkeypatch.setattr(QInputDialog, "getInt", lambda *_: (2, True))
+    window.actions_by_key["place.several"].trigger()
+    assert "(2)" in window.actions_by_key["place.several"].text()
+    window.show_page("curves")
+    window.run_control.run()
+    reach(qtbot, window, "running", 20)
+    family = children(started[0])
+    assert len(family) >= 3
+    window.run_control.pause()
+    reach(qtbot, window, "paused")
+    before = len(window.session.history.steps)
+    window.run_control.step()
+    qtbot.waitUntil(lambda: len(window.session.history.steps) == before + 1, timeout=60_000)
+    window.run_control.stop()
+    reach(qtbot, window, "stopped")
+    assert window.session.thread.result.state_dict
+    assert not any(map(alive, family))
+
+
+def test_a_run_elsewhere_is_watched_as_its_file_grows(qtbot, window, tmp_path):
+    lines = [line for event in train(job(epochs=2)) if (line := to_json(event))]
+    path = tmp_path / "lines.jsonl"
+    window.findChild(PlacesControl).watch(path)  # it is not there yet
+    assert window.session.state == "starting"
+    path.write_text("\n".join(lines[:20]) + "\n" + lines[20][:9])
+    reach(qtbot, window, "running", 19)
+    assert window.session.progress().epochs == 2 and window.session.progress().samples_per_second is None
+    with path.open("a") as file:
+        file.write(lines[20][9:] + "\n" + "\n".join(lines[21:]) + "\n")
+    reach(qtbot, window, "done")
+    assert len(window.session.history.steps) == sum('"step"' in line[:20] for line in lines)
+    assert window.session.thread.result.state_dict is None
