@@ -1,6 +1,6 @@
-"""One run of the example in the real window with everything live, in a process of its own.
+"""One run of the example, or of another project, in the real window with everything live, in a process of its own.
 
-    python benchmarks/_window.py FOLDER EPOCHS [gaps]
+    python benchmarks/_window.py FOLDER EPOCHS [gaps] [PROJECT.tape]
 
 The run's own `model.py` and `train.py` are written into FOLDER as the window exports them, so that the same job can be
 run alone. Prints one JSON object: `epochs`, the run's clock at the end of each epoch; `steps` an epoch; and, with
@@ -38,9 +38,10 @@ class WindowRun:
         return self.steps * (len(self.epochs) - 1) / (self.epochs[-1] - self.epochs[0])
 
 
-def measure(folder: Path, epochs: int, *, gaps: bool = False) -> WindowRun:
+def measure(folder: Path, epochs: int, *, gaps: bool = False, project: Path | None = None) -> WindowRun:
     """Make one run in a window of a new process."""
     command = [sys.executable, __file__, str(folder), str(epochs), *(["gaps"] if gaps else [])]
+    command += [str(project)] if project is not None else []
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     answer: dict[str, Any] = json.loads(done.stdout)
     return WindowRun(
@@ -48,7 +49,7 @@ def measure(folder: Path, epochs: int, *, gaps: bool = False) -> WindowRun:
     )
 
 
-def main(folder: Path, epochs: int, gaps: bool) -> None:
+def main(folder: Path, epochs: int, gaps: bool, opened: Path | None) -> None:
     from PySide6.QtCore import QObject, Qt, QTimer
 
     from app.export.script import training_script
@@ -63,7 +64,7 @@ def main(folder: Path, epochs: int, gaps: bool) -> None:
     window = MainWindow(Settings("TapedeckBench", "TapedeckBench"))
     window.resize(1600, 1000)
     window.show()
-    window.open_path(path("examples", "digits.tape"))
+    window.open_path(opened or path("examples", "digits.tape"))
     window.overlay.set_value("Gradients")
 
     class Turns(QObject):
@@ -129,4 +130,5 @@ def main(folder: Path, epochs: int, gaps: bool) -> None:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-    main(Path(sys.argv[1]), int(sys.argv[2]), "gaps" in sys.argv[3:])
+    given = [Path(each) for each in sys.argv[3:] if each != "gaps"]
+    main(Path(sys.argv[1]), int(sys.argv[2]), "gaps" in sys.argv[3:], given[0] if given else None)

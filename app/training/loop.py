@@ -250,13 +250,18 @@ class _Run:
         import torch
 
         live, watcher = self._now, self._watching
-        rate = self.stepper.rate
+        rate, seen = self.stepper.rate, math.nan
 
         def look(loss: Tensor) -> None:
             # Before backward, so that the weights stay those of the last good step.
-            if (self._reads or self.control.watch.not_finite) and not math.isfinite(value := loss.item()):
-                watcher.look.forward_done()
-                raise not_finite(live.model, self.job.source, inputs, state, value, self.at.step + 1)
+            nonlocal seen
+            if self._reads or self.control.watch.not_finite:
+                value = loss.item()
+                if not math.isfinite(value):
+                    watcher.look.forward_done()
+                    raise not_finite(live.model, self.job.source, inputs, state, value, self.at.step + 1)
+                # LBFGS looks several times; the loss of the batch is the first.
+                seen = value if math.isnan(seen) else seen
             if watcher.look.open:
                 watcher.look.forward_done()
 
@@ -286,9 +291,8 @@ class _Run:
             self._correct = batch.correct if self._correct is None else self._correct + batch.correct
         watcher.after(self.at.step, batch.updated, now)
         if self._at_once:
-            value = batch.loss.item()
-            self.at.total += value * count
-            yield StepDone(epoch, self.at.step, value, count, seconds, rate)
+            self.at.total += seen * count
+            yield StepDone(epoch, self.at.step, seen, count, seconds, rate)
         else:
             self._losses.append((epoch, self.at.step, batch.loss, count, seconds, rate))
         if now >= watcher.flush_due:
