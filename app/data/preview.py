@@ -16,7 +16,7 @@ from app.data.sources import Watch, load, look
 from app.data.spec import CLASSES, TOKENS, DataInfo, Dataset, SourceSpec
 
 SHOWN = 8
-COLUMNS = 6
+COLUMNS = 4
 
 
 @dataclass(frozen=True)
