@@ -64,7 +64,7 @@ def _losses(live: Live, output: Tensor, labels: Tensor) -> Any:
     if not hasattr(live.loss, "reduction"):
         return None
     loss, task = copy(live.loss), live.stepper.task
-    loss.reduction = "none"
+    setattr(loss, "reduction", "none")  # noqa: B010  a Module's attributes have no types
     each = loss(task.ready(output), task.targets(labels))
     return each.float().reshape(len(each), -1).mean(1).cpu().numpy() if each.ndim else None
 

@@ -32,7 +32,7 @@ def verdict(layers: Sequence[str], norms: Array) -> Verdict | None:
     if not norms.shape[1] or not len(layers):
         return None
     recent = norms[:, -RECENT:]
-    known = ~np.isnan(recent).all(axis=1)
+    known = np.asarray(~np.isnan(recent).all(axis=1))
     middle = np.full(len(layers), np.nan)
     middle[known] = np.nanmedian(recent[known], axis=1)
     for row in reversed(range(len(layers))):
