@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.remote.place import Place
 from app.run_output import JsonLines, Output, Progress
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ def add(commands: Any) -> argparse.ArgumentParser:
     train.add_argument("--resume", type=Path, metavar="DIR|FILE", help="go on from a checkpoint, or from the newest "
                        "in a folder of an earlier run")  # fmt: skip
     train.add_argument("--data", type=Path, help="folder of downloaded data sets")
+    train.add_argument("--own-process", action="store_true", help="run in a process of its own, whose crash is told")
+    train.add_argument("--processes", type=positive, metavar="N", help="deal every batch out to N processes of this "
+                       "machine, under torchrun")  # fmt: skip
     train.add_argument("--json", action="store_true", help="a JSON line an event on stdout")
     train.set_defaults(command=run)
     return train
@@ -46,9 +50,10 @@ def add(commands: Any) -> argparse.ArgumentParser:
 def run(options: argparse.Namespace) -> int:
     """Train to the end, and write what the run leaves."""
     from app import cli, preflight
-    from app.training.control import Control
+    from app.remote.runs import control_for
     from app.training.events import Failed
 
+    place = _place(options)
     project = _with_options(cli.read(options), options)
     analysis = cli.sound(project)
     job = preflight.job(project, analysis, str(options.data) if options.data else None)
@@ -58,10 +63,10 @@ def run(options: argparse.Namespace) -> int:
         print(words(job.training.start, job.source))
     folder: Path = options.out
     recorder, resume = _kept(folder, project, job, options.resume)
-    control = Control()
+    control = control_for(place)
     with _interruptible(control):
         out: Output = JsonLines() if options.json else Progress(project.training.epochs)
-        history, last = _watch(job, control, out, recorder, resume)
+        history, last = _watch(job, control, out, recorder, resume, place)
     if recorder.problem:
         print(f"tapedeck: {cli.printable(recorder.problem)}", file=sys.stderr)
     if control.result is not None and control.result.state_dict is not None:
@@ -72,6 +77,16 @@ def run(options: argparse.Namespace) -> int:
     if isinstance(last, Failed):
         raise cli.Refused(f"{last.message} {last.cure}".strip(), 1)
     return 0
+
+
+def _place(options: argparse.Namespace) -> Place:
+    """Where the run is to be carried out."""
+    from app.cli import Refused
+
+    count = options.processes or 0
+    if count > 1 and options.resume is not None:
+        raise Refused("a run on several processes takes no checkpoints and goes on from none; leave one of the two out")
+    return Place(count if count > 1 else int(options.own_process))
 
 
 def _with_options(project: Project, options: argparse.Namespace) -> Project:
@@ -124,19 +139,20 @@ def _kept(folder: Path, project: Project, job: Job, resume: Path | None) -> tupl
 
 
 def _watch(
-    job: Job, control: Control, out: Output, recorder: Recorder, resume: Path | None
+    job: Job, control: Control, out: Output, recorder: Recorder, resume: Path | None, place: Place
 ) -> tuple[Any, Event]:
     """Run the job to its end; returns what was recorded and the last event."""
+    from app.remote.runs import train
     from app.runs import store
     from app.training.events import Saved
     from app.training.history import History
-    from app.training.loop import train
 
     problem = recorder.begin()
     history = store.history_of(recorder.kept) if resume is not None and not problem else History()
     last: Event | None = None
     try:
-        for last in train(job, control, folder=None if problem else recorder.checkpoints, resume=resume):
+        kept = None if problem else recorder.checkpoints
+        for last in train(job, control, place, folder=kept, resume=resume):
             history.add(last)
             recorder.take(last)
             # Where nobody asked for checkpoints the lines are those of the exported script.

@@ -42,7 +42,7 @@ ARROWS = {
     "cli_import": "cli cli_weights import_child model_import own_layers project_file builder export start_weights",
     "cli_weights": "cli state_dicts start_weights project_file export",
     "cli_export": "cli project builder preflight export",
-    "cli_train": "cli project preflight start_weights runs training run_output export views",
+    "cli_train": "cli project preflight start_weights runs remote training run_output export views",
     "cli_runs": "cli project preflight own_layers builder data runs",
     "cli_try": "cli preflight training data.sources drawing",
     "cli_data": "cli data",

@@ -482,3 +482,49 @@ def test_row_36_time_on_a_device_is_that_of_its_events_and_nothing_waits_for_it(
     Event.passed = True
     meter.settle()
     assert meter.seconds == pytest.approx(host + 0.25) and meter.due == pytest.approx(due + 0.25 / 0.02)
+
+
+def test_row_31_cuda_launch_blocking_is_set_for_a_run_in_a_process_of_its_own(monkeypatch):
+    from app.remote import child, process
+    from app.remote.place import Place
+
+    given = {}
+
+    def start(arguments, extra):
+        given.update(extra)
+        raise OSError("enough is seen")
+
+    monkeypatch.setattr(process, "start", start)
+    list(child.train(job(), place=Place(1, launch_blocking=True)))
+    assert given == {"CUDA_LAUNCH_BLOCKING": "1"}
+
+
+def test_row_32_several_devices_are_taken_by_distributed_data_parallel(tmp_path):
+    """The exported script as it is, under torchrun: each of two processes takes half of every batch.
+
+    DistributedDataParallel is taken, and not DataParallel, which the notes name too: that is one process whose threads
+    wait for each other's interpreter lock, it copies the net to every device anew for each batch, and torch's own
+    documentation advises against it.
+    """
+    import json
+    import subprocess
+    import sys
+
+    source = net(
+        ["self.linear1 = nn.Linear(64, 16)", "self.linear2 = nn.Linear(16, 10)"],
+        ["x = F.relu(self.linear1(x.flatten(1)))", "return self.linear2(x)"],
+    )
+    a_job = job(source, epochs=1)
+    text = training_script(a_job)
+    assert "nn.parallel.DistributedDataParallel(model)" in text and "nn.DataParallel" not in text
+    (tmp_path / "model.py").write_text(source.text)
+    (tmp_path / "train.py").write_text(text)
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [sys.executable, *torchrun, "train.py", "--json"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    two = [line["loss"] for line in told if line["event"] == "step"]
+    assert two == pytest.approx(losses(list(train(a_job))), abs=1e-6)
+    assert [line["event"] for line in told].count("started") == 1 and (tmp_path / "trained" / "weights.pt").is_file()
