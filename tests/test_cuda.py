@@ -48,3 +48,26 @@ def test_losses_are_fetched_in_batches_and_none_is_missed() -> None:
     events, _ = run(epochs=2)
     steps = [event.step for event in events if isinstance(event, StepDone)]
     assert steps == list(range(1, len(steps) + 1))
+
+
+def test_measuring_is_clocked_on_the_gpu_and_layers_are_looked_at() -> None:
+    from app.training.events import Histograms, LayerFigures, Looking
+
+    events, _ = run()
+    looks = [event for event in events if isinstance(event, LayerFigures)]
+    assert looks and all(math.isfinite(ratio) for ratio in looks[-1].ratios)
+    assert {event.kind for event in events if isinstance(event, Histograms)} == {"weights", "gradients", "activations"}
+    last = [event for event in events if isinstance(event, Looking)][-1]
+    assert 0 < last.spent < last.seconds
+
+
+def test_the_gpu_tells_its_allocator_and_the_cache_can_be_emptied() -> None:
+    from app.telemetry import gpu
+
+    kept = torch.zeros(2**22, device="cuda:0")
+    del kept
+    before = gpu.allocator("cuda:0")
+    assert before.reserved > 0 and before.peak >= before.allocated and 0 <= before.fragmentation <= 1
+    assert gpu.empty_cache("cuda:0") > 0
+    told = gpu.read("cuda:0")
+    assert told.reason or told.name

@@ -12,7 +12,7 @@ from app.training.peek import Channels
 from app.views.training.curves import Curves
 from app.views.training.inside_card import InsideCard
 from app.views.training.layer_page import LayerPage
-from tests.training_jobs import SMALL_NET
+from tests.training_jobs import SMALL_NET, net
 
 
 @pytest.fixture
@@ -124,3 +124,17 @@ def test_the_inside_of_a_layer_is_shown_with_what_it_was_made_from(qtbot):
         card.sample.setFocus()
         qtbot.keyClick(card.sample, Qt.Key.Key_Up)
     assert told.args == [1]
+
+
+def test_a_click_on_a_row_of_dead_units_selects_the_layer(qtbot, history):
+    source = net(
+        ["self.linear1 = nn.Linear(64, 16)", "self.act1 = nn.ReLU()", "self.linear2 = nn.Linear(16, 10)"],
+        ["x = self.act1(self.linear1(x.flatten(1)))", "return self.linear2(x)"],
+    )
+    curves = Curves()
+    qtbot.addWidget(curves)
+    curves.set_history(history, source)
+    curves.gradients.set_quantity("dead")
+    with qtbot.waitSignal(curves.layerSelected) as told:
+        curves.gradients.layerClicked.emit("act1")
+    assert told.args == ["act1"]

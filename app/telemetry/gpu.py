@@ -58,7 +58,8 @@ def _uuid(device: str) -> str:
     """Of the GPU that torch means: CUDA_VISIBLE_DEVICES may number them anew, their UUID stays."""
     import torch
 
-    return f"GPU-{torch.cuda.get_device_properties(device).uuid}"
+    told = str(torch.cuda.get_device_properties(device).uuid)
+    return told if told.startswith(("GPU-", "MIG-")) else f"GPU-{told}"
 
 
 def _read(library: Any, handle: Any) -> GpuReading:

@@ -60,7 +60,8 @@ class WatchControl(QObject):
 
     def _told(self, events: list[Event]) -> None:
         for event in events:
-            if isinstance(event, Caught):
+            # Of several at one step the first is told; the console has them all.
+            if isinstance(event, Caught) and (self._caught is None or self._caught.step != event.step):
                 self._show(event)
 
     def _show(self, caught: Caught) -> None:

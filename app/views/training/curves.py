@@ -188,7 +188,7 @@ class Curves(QWidget):
     @property
     def _nodes(self) -> dict[str, tuple[str, ...]]:
         """The nodes of each layer; the layers are known from the first norms on."""
-        layers = tuple(self._history.layers)
+        layers = (*self._history.layers, *self._history.seen.tables["dead"].layers)
         if self._source is not None and layers != self._known[0]:
             self._known = (layers, nodes_by_layer(self._source, layers))
         return self._known[1]
