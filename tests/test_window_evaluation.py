@@ -94,7 +94,9 @@ def test_a_drawing_and_a_sample_are_tried(qtbot: QtBot, window: MainWindow) -> N
     page = window.evaluation
     evaluated(qtbot, window)
     page.view.set_value("try")
-    page.trying.pad.stroke(QPointF(40, 40), QPointF(120, 150))
+    assert page.trying.bars.called == "", "nothing is drawn yet"
+    with qtbot.waitSignal(page.trying.asked):
+        page.trying.pad.stroke(QPointF(40, 40), QPointF(120, 150))
     qtbot.waitUntil(lambda: page.trying.bars.called != "", timeout=20_000)
     page.view.set_value("results")
     number = int(page.found.worst()[0])

@@ -32,6 +32,7 @@ class TryPage(QWidget):
         super().__init__(parent)
         self._survey: Survey | None = None
         self._picture: NDArray[np.float32] | None = None  # that was dropped
+        self._given: NDArray[np.float32] | None = None  # a sample of the data
         self._name = ""
         self.setAcceptDrops(True)
         self.pad, self.seen, self.bars, self.layers = Pad(), Seen(), Bars(), Layers()
@@ -151,7 +152,7 @@ class TryPage(QWidget):
         except OSError as error:
             self.refused.emit("The picture was not tried", str(error))
             return
-        self._name = path.name
+        self._name, self._given = path.name, None
         self._tell()
         self._ask()
 
@@ -162,17 +163,19 @@ class TryPage(QWidget):
             for field, value in zip(self.fields, values.tolist(), strict=False):
                 field.set_value(round(value, 6))
         else:
-            self.words.setText(f"{name}, as the net gets it.")
+            self._given, self._picture = values, None
+            self._tell()
         self.asked.emit(values)
 
     def _drawn(self) -> None:
-        if self._picture is not None or self._name:
-            self._picture, self._name = None, ""
+        if self._name:
+            self._picture, self._given, self._name = None, None, ""
             self._tell()
         self._ask()
 
     def _clear(self) -> None:
-        self._picture, self._name = None, ""
+        self._picture, self._given, self._name = None, None, ""
+        self._tell()
         self.invert.setChecked(False)
         self.pad.clear()
 
@@ -180,6 +183,10 @@ class TryPage(QWidget):
         sample = self.sample()
         if sample is not None:
             self.asked.emit(sample)
+            return
+        self.bars.show_values((), np.zeros(0, np.float32), True)
+        self.seen.show_picture(None)
+        self.layers.show_layers(())
 
     def sample(self) -> NDArray[np.float32] | None:
         """The input that was made, None where there is none yet."""
@@ -188,8 +195,12 @@ class TryPage(QWidget):
             return None
         if not is_picture(survey.shape):
             return np.array([field.value() for field in self.fields], np.float32)
+        if self._given is not None:
+            return self._given
         if self._picture is not None:
             values = self._picture
+        elif self.pad.empty:
+            return None
         else:
             values = as_digit(self.pad.ink(), survey.shape[-2:])[None]
         return as_input(1 - values if self.invert.isChecked() else values, survey)
@@ -198,6 +209,9 @@ class TryPage(QWidget):
         """Say what is done to an input."""
         survey = self._survey
         if survey is None or not is_picture(survey.shape):
+            return
+        if self._given is not None:
+            self.words.setText(f"{self._name}, as the net gets it.")
             return
         height, width = survey.shape[-2:]
         size = f"{height}×{width}"
