@@ -210,3 +210,17 @@ def test_it_does_not_outlive_a_window_that_is_killed():
         assert alive(pid)
         os.kill(parent.pid, signal.SIGKILL)
     wait_for(lambda: not alive(pid))
+
+
+def test_the_command_trains_in_a_process_of_its_own_and_prints_the_same_lines(tmp_path, capsys, monkeypatch):
+    from app import cli, cli_train
+
+    monkeypatch.setattr(cli_train, "_leave", lambda *_: [])
+    project = str(ROOT / "resources" / "examples" / "digits.tape")
+    told = []
+    for name, more in (("here", []), ("own", ["--own-process"])):
+        assert cli.run(["train", project, "--out", str(tmp_path / name), "--epochs", "1", "--json", *more]) == 0
+        told.append(capsys.readouterr().out.splitlines())
+    assert told[0] == told[1] and len(told[0]) > 20
+    several = ["train", project, "--out", str(tmp_path / "x"), "--processes", "2", "--resume", str(tmp_path / "own")]
+    assert cli.run(several) == 2 and "several processes" in capsys.readouterr().err
