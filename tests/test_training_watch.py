@@ -44,6 +44,13 @@ def test_a_loss_that_is_not_finite_pauses_the_run_and_nothing_is_learnt_from_the
     assert events[-1].kind == "not finite"
 
 
+def test_lbfgs_has_no_step_to_leave_out_and_stops_as_it_does():
+    control = Control()
+    control.watch = WatchPoints(not_finite=True)
+    events = list(train(job(BAD_NET, optimizer=Choice("LBFGS")), control))
+    assert events[-1].kind == "not finite" and not [e for e in events if isinstance(e, Caught)]
+
+
 def test_a_gradient_above_its_bound_names_layer_and_step_once_and_the_numbers_stay():
     seen = []
     events = watched(job(), WatchPoints(gradient_norm=1e-4), lambda caught, control: seen.append(caught))

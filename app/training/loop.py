@@ -18,6 +18,7 @@ from app.data.spec import ReadingStopped
 from app.rng import GENERATOR
 from app.training import checkpoint
 from app.training.checkpoint import Position
+from app.training.choices import CLOSURE
 from app.training.control import Control, Ending, Result
 from app.training.devices import Resolved, resolve
 from app.training.evaluation import evaluate, sample_numbers
@@ -275,7 +276,9 @@ class _Run:
                 batch = self.stepper.take(inputs, labels, last or self._is_last_step(), look, watcher.measure)
             except NotFinite as error:
                 watcher.skipped()
-                if self.config.not_finite != "skip" and not self.control.watch.not_finite:
+                # LBFGS has moved the weights by then: there is no step to leave out.
+                pauses = self.control.watch.not_finite and self.config.optimizer.name != CLOSURE
+                if self.config.not_finite != "skip" and not pauses:
                     raise
                 skipped = error
         self.at.step, self.at.epoch, self.at.batch = self.at.step + 1, epoch, self.at.batch + 1
