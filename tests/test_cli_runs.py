@@ -22,12 +22,22 @@ DIGITS = resource_path("examples", "digits.tape")
 TRAIN = ["train", str(DIGITS), "--epochs", "2", "--device", "cpu"]
 
 
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are another test's, and take longer than these runs."""
+    from app.views import pictures
+
+    monkeypatch.setattr(pictures, "run_pictures", lambda *_: [])
+
+
 def steps(text: str) -> list[tuple[int, float]]:
     events = [json.loads(line) for line in text.splitlines()]
     return [(event["step"], event["loss"]) for event in events if event["event"] == "step"]
 
 
-def test_a_command_goes_on_where_another_one_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_goes_on_where_another_one_ended(
+    no_pictures: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     one, two, three = tmp_path / "one", tmp_path / "two", tmp_path / "three"
     assert main([*TRAIN, "--out", str(one), "--json"]) == 0
     whole = steps(capsys.readouterr().out)
@@ -49,6 +59,11 @@ def test_a_command_goes_on_where_another_one_ended(tmp_path: Path, capsys: pytes
     assert main(["runs", str(three), "--json"]) == 0
     (told,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (told["number"], told["state"], told["summary"]["steps"]) == (1, "done", whole[-1][0])
+    pytest.importorskip("tensorboard")
+    assert main(["runs", str(two), "--run", "1", "--tensorboard", str(tmp_path / "events")]) == 0
+    assert list(Path(capsys.readouterr().out.strip()).glob("events.out.tfevents.*"))
+    assert main(["runs", str(two), "--run", "7", "--tensorboard", str(tmp_path / "events")]) == 2
+    assert "no run “7”" in capsys.readouterr().err
     assert main(["runs", str(two)]) == 0
     assert "Run 1" in (text := capsys.readouterr().out) and "done" in text and "2/2" in text
 
@@ -65,8 +80,8 @@ def test_what_cannot_be_gone_on_with_is_said(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_runs_that_are_killed_while_they_save_go_on_bit_for_bit(tmp_path: Path) -> None:
-    outcome = killed_and_resumed(tmp_path, kills=10, choose=random.Random(0))
-    assert outcome.equal and outcome.kills == 10 and outcome.unreadable == 0
+    outcome = killed_and_resumed(tmp_path, kills=6, choose=random.Random(0))
+    assert outcome.equal and outcome.kills == 6 and outcome.unreadable == 0
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
