@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from app import layer_files, model_import, own_layers, project_file
+from app import import_child, layer_files, model_import, own_layers, project_file
 from app.builder.analysis import analyse
 from app.cli import run
 from app.model_import import ImportFailed, ModelInput, ModelSource, project_of
@@ -61,7 +61,7 @@ def made(file: Path, text: str, name: str, arguments: dict | None = None) -> nn.
 def drawn(file: Path, model: nn.Module, *inputs: torch.Tensor) -> Project:
     """And what it does then."""
     sizes = tuple(ModelInput(tuple(x.shape), str(x.dtype).removeprefix("torch.")) for x in inputs)
-    project = project_of(model, sizes, type(model).__name__, own=model_import._own_classes(file))
+    project = project_of(model, sizes, type(model).__name__, own=import_child._own_classes(file))
     return project_file.loads(project_file.dumps(project))
 
 

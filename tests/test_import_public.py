@@ -160,3 +160,15 @@ def test_it_is_the_same_net(make: Callable[[], nn.Module], shape: tuple[int, ...
 def test_what_drops_out_in_training_says_so_in_the_code() -> None:
     text = code_of(same(Inside(), torch.randn(2, 5, 8))).text
     assert "dropout_p=0.3 if self.training else 0.0" in text and "self.self = nn.Linear(8, 24)" in text
+
+
+class Windows(nn.Module):
+    def forward(self, x):
+        n, t, c = x.shape
+        y = x.view(n, t // 2, 2, c // 2, 2).permute(0, 1, 3, 2, 4).reshape(n, (t // 2) * (c // 2), 4)
+        return y.softmax(-1).view(n, t // 2, c // 2, 2, 2).permute(0, 1, 3, 2, 4).reshape(n, t, c)
+
+
+def test_a_number_is_computed_once() -> None:
+    text = code_of(same(Windows(), torch.randn(2, 6, 4).requires_grad_())).text
+    assert text.count("// 2") == 2

@@ -20,6 +20,7 @@ from app.builder.importer.giving_way import GivingWay, ReadPast
 from app.builder.importer.merging import Merger
 from app.builder.importer.modes import with_evaluation
 from app.builder.importer.modules import key_of
+from app.builder.importer.numbers_once import numbers_once
 from app.builder.importer.opaque import OwnClasses
 from app.builder.importer.sharing import read_past, tie, tied
 from app.builder.importer.tracing import Tracer
@@ -134,6 +135,7 @@ class _Drawing:
                     module.__dict__["training"] = training
         frame = tracer.follow(copied, *self.examples)
         draft = Drafter(tracer, self.model, self.catalog).draft(frame)
+        numbers_once(draft)
         self._check_tensors(draft)
         return draft, bool(flag.asked)
 

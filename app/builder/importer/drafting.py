@@ -58,6 +58,7 @@ class Draft:
     inputs: list[str] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     made: int = 0  # nodes so far, for their ids
+    numbers: set[str] = field(default_factory=set)  # those that give one number
 
     def add(self, op: str, name: str, params: dict[str, Any], inner: Draft | None = None) -> DraftNode:
         """A new node."""
@@ -115,6 +116,10 @@ class _Sheet:
                 raise DraftError(f"{where}: {error}", path, str(error)) from error
         self._return()
         self._tidy()
+        self.draft.numbers = {
+            place[0] for node, place in self.places.items()
+            if type(self.values[node]) in (int, float) and node.op in ("call_function", "call_method")
+        }  # fmt: skip
         return self.draft
 
     def _tidy(self) -> None:
