@@ -11,9 +11,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class WatchPoints:
-    """Where to pause: at a loss that is nan or infinite, at a layer whose gradient norm is above `gradient_norm`, at one
-    of whose units the share `dead` or more were 0 for a whole batch, above `memory` bytes, allocated on the device or
-    resident for the CPU. None: not watched.
+    """Where to pause: at a loss that is nan or infinite, at a layer whose gradient norm is above `gradient_norm`, at
+    one of whose units the share `dead` or more were 0 for a whole batch, above `memory` bytes, allocated on the device
+    or resident for the CPU. None: not watched.
 
     Nothing is learnt from a batch whose loss is not finite; LBFGS, which has moved the weights by then, stops as it
     does without. All but the loss are looked at on the steps that are measured anyway. Each place is told once a run.
