@@ -132,6 +132,8 @@ def test_a_run_elsewhere_is_watched_as_its_file_grows(qtbot, window, tmp_path):
     path.write_text("\n".join(lines[:20]) + "\n" + lines[20][:9])
     reach(qtbot, window, "running", 19)
     assert window.session.progress().epochs == 2 and window.session.progress().samples_per_second is None
+    with qtbot.waitSignal(window.run_control.refused):
+        window.run_control.pause()  # is out of reach, which is said
     with path.open("a") as file:
         file.write(lines[20][9:] + "\n" + "\n".join(lines[21:]) + "\n")
     reach(qtbot, window, "done")

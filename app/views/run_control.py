@@ -85,6 +85,9 @@ class RunControl(QObject):
             self._start(step=False)
 
     def pause(self) -> None:
+        if self._session.watches:
+            words = "It is paused and stopped where it was started. Stop ends the watching alone."
+            self.refused.emit("This run is somewhere else", words)
         self._session.pause()
 
     def toggle(self) -> None:

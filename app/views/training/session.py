@@ -121,6 +121,11 @@ class RunSession(QObject):
         """The thread of the newest run; its `result` has the weights when it has ended."""
         return self._thread
 
+    @property
+    def watches(self) -> bool:
+        """Whether the run under way is somewhere else, and seen through its file."""
+        return self.active and self._thread is not None and self._thread.place.watched is not None
+
     def start(
         self,
         job: Job,
