@@ -176,7 +176,7 @@ def test_lines_and_modules_of_what_stands_in_a_container() -> None:
         (["a.w", "a.w", "a.w.x"], ["a.w", "a.w_2", "a.w_3.x"]),
         (["a.type", "a.class", "a.torch", "a.b__c_", "a.__x", "a.01"],
          ["a.type_", "a.class_", "a.torch", "a.b__c_", "a._x", "a._01"]),
-        (["torch.a", "training.a", "0.a", "7"], ["torch_.a", "training_.a", "0.a", "7"]),
+        (["torch.a", "training.a", "0.a", "7"], ["torch.a", "training_.a", "0.a", "7"]),
         (["conv 1.5", "a..b", ".a", "a.", "a. b", "a.b-c"], ["conv_1_5", "a_b", "a", "a_2", "a_b_2", "a_3.b-c"]),
         (["größe.ﬁ", "größe.fi"], ["größe.fi", "größe.fi_2"]),
         ([".".join("a" * 16), ".".join("a" * 17)], [".".join("a" * 16), "a_" * 16 + "a"]),
