@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import deque
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -53,6 +54,7 @@ def _load_torch() -> Torch:
 Question = tuple[Graph, Catalog, Way]
 
 
+KNOWN = 8  # answers that are kept
 # Milliseconds in which the window shows the shapes before the rest is asked for: what a worker does slows painting.
 BREATH = 10
 
@@ -105,6 +107,13 @@ class Live(QObject):
         self._bare: Analysis | None = None
         self._found_later: tuple[Problem, ...] = ()  # problems of the last answer that its shapes alone did not tell
         self._answered_question: Question | None = None
+        # Answers of late: what undo and redo come back to is known already, and no worker slows the painting.
+        self._known: deque[tuple[Question, StartWeights | None, Analysis]] = deque(maxlen=KNOWN)
+        self._recalled: Analysis | None = None
+        self._recall = QTimer(self)
+        self._recall.setSingleShot(True)
+        self._recall.setInterval(0)
+        self._recall.timeout.connect(self._show_recalled)
         self._breath = QTimer(self)
         self._breath.setSingleShot(True)
         self._breath.setInterval(BREATH)
@@ -171,12 +180,33 @@ class Live(QObject):
     def _ask(self) -> None:
         if self.torch is not None and not self.up_to_date:
             self._breath.stop()
-            self._background.forget("analysis")
+            self._recall.stop()
+            for key in ("shapes", "analysis"):
+                self._background.forget(key)
             question = self._question()
+            self._recalled = self._known_of(question)
+            if self._recalled is not None:
+                self._recall.start()
+                return
             self._background.ask(
                 "shapes", _shapes, *question, self._shapes,
                 on_answer=partial(self._shaped, question), on_error=self.analysis_failed.emit,
             )  # fmt: skip
+
+    def _known_of(self, question: Question) -> Analysis | None:
+        start = self._document.project.training.start
+        for (graph, ops, way), then, analysis in self._known:
+            if graph is question[0] and ops is question[1] and way == question[2] and then == start:
+                return analysis
+        return None
+
+    def _show_recalled(self) -> None:
+        """What the canvas shows first, as for an answer that had to be worked out."""
+        analysis = self._recalled
+        if analysis is not None and analysis is self._known_of(self._question()):
+            self._shapes = analysis
+            self.shapes_ready.emit(analysis)
+            self._breath.start()
 
     def _shaped(self, question: Question, shapes: Analysis) -> None:
         """Show them, with what was found before and will likely be found again, so that no sign flickers."""
@@ -187,6 +217,11 @@ class Live(QObject):
             self._breath.start()
 
     def _ask_rest(self) -> None:
+        recalled, self._recalled = self._recalled, None
+        if recalled is not None and recalled is self._known_of(self._question()):
+            self._bare, self._answered_question = recalled, self._question()
+            self._tell()
+            return
         question, shapes = self._question(), self._shapes
         if shapes is not None and shapes.graph is question[0]:
             self._background.ask(
@@ -197,6 +232,7 @@ class Live(QObject):
     def _answered(self, question: Question, analysis: Analysis) -> None:
         if self._answers(question):
             self._bare, self._answered_question = analysis, question
+            self._known.append((question, self._document.project.training.start, analysis))
             self._tell()
 
     def _tell(self) -> None:

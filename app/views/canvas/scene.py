@@ -128,6 +128,8 @@ class CanvasScene(QGraphicsScene):
         self.redrawn.emit()
 
     def _change_items(self, before: Graph, after: Graph, folded: frozenset[str]) -> None:
+        if after is not before:
+            self.wiring.finish()  # while the nodes at both ends of every wire are there
         swept: list[QRectF] = []
         touched = self._change_nodes(before, after, folded, swept)
         self.places.bring(after, self._drawn_positions, touched, swept)

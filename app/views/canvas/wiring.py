@@ -69,8 +69,6 @@ class Wiring:
     def change(self, after: Graph) -> list[WireItem]:
         """Bring the items in line with a graph; returns the new ones. `follow` has to come after it."""
         gone, came = differing_edges(self._graph.edges, after.edges)
-        if gone or came:
-            self.finish()
         self._graph = after
         for edge in gone:
             self._remove(edge)
