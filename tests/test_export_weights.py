@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from app.export import weights
+from app import atomic
 from app.export.weights import WeightsError, load_weights, save_pt, save_safetensors, write_text
 
 
@@ -69,7 +69,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monke
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(weights.os, "fsync", full)
+    monkeypatch.setattr(atomic.os, "fsync", full)
     with pytest.raises(WeightsError, match="No space left on device"):
         write_text(path, "new")
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]

@@ -66,6 +66,8 @@ def _said_of_kept(nodes: list[Node]) -> Problem:
 
 def _bad_ties(step: Step, sheet: Findings) -> list[Problem]:
     """Parameters that are those of another node, where that has none of the kind."""
+    if not step.node.tied:
+        return []
     steps = {other.id: other for other in sheet.walk.steps if other.live}
     for name, tie in step.node.tied.items():
         other = steps.get(tie.node)

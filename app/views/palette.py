@@ -72,7 +72,9 @@ def grouped(specs: Iterable[OpSpec], empty: str = "") -> tuple[Group, ...]:
 def fit(query: str, spec: OpSpec) -> float | None:
     """How well an op fits what was typed: by its name first, then its key, then its category."""
     category = OWN if is_custom(spec.key) else spec.category
-    texts = ((spec.label, 1.0), (spec.key, 0.9), (CATEGORY_NAMES.get(category, category), 0.5))
+    # A layer before the function of its name.
+    name = 1.0 if spec.kind == "module" else 0.95
+    texts = ((spec.label, name), (spec.key, 0.9), (CATEGORY_NAMES.get(category, category), 0.5))
     return fuzzy.best(query, texts)
 
 
