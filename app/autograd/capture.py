@@ -1,15 +1,17 @@
-"""One forward pass, looked at and let go: `capture` returns a `Tape`, and nothing of the graph stays alive."""
+"""One forward pass, looked at. `capture` lets go of it: a `Tape` stays, and nothing of the graph is alive any more.
+`hold` keeps the graph, for as long as it is played."""
 
 from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from app import rng
 from app.autograd.layers import OriginRecorder
+from app.autograd.live import LiveGraph
 from app.autograd.memory import SavedReader, StorageTable, saved_values
 from app.autograd.tape import Label, Tape, TapeEdge, TapeNode
 from app.autograd.walk import LEAF_SEQUENCE, execution_order, is_accumulate, short_name, walk
@@ -66,9 +68,34 @@ def capture(
 
     Raises `NoGraph` if nothing requires a gradient; what the model or the loss raises comes through.
     """
+    with hold(model, inputs, loss, target, source=source, train=train, labels=labels) as graph:
+        return graph.tape
+
+
+def hold(
+    model: nn.Module,
+    inputs: Tensor | tuple[Tensor, ...],
+    loss: Callable[[Any, Any], Tensor] | None = None,
+    target: Tensor | None = None,
+    *,
+    source: Source | None = None,
+    train: bool = True,
+    labels: Mapping[str, Label] | None = None,
+    around: AbstractContextManager[object] | None = None,
+) -> LiveGraph:
+    """As `capture`, but the graph is kept: `release()` it, or use it in a `with`.
+
+    Until then the model stays in the mode it ran in (a checkpointed part computes again while backward runs) and its
+    buffers as the forward left them (BatchNorm saves its running statistics, and changing them would be an in-place
+    change). `around` is entered around the forward pass and the loss.
+    """
     given = inputs if isinstance(inputs, tuple) else (inputs,)
-    with _as_it_was(model, train):
-        return _capture(model, given, loss, target, source, train, FrozenMap(labels or {}))
+    with ExitStack() as undo:
+        undo.enter_context(_as_it_was(model, train))
+        with around if around is not None else nullcontext():
+            graph = _capture(model, given, loss, target, source, train, FrozenMap(labels or {}))
+        graph.undo = undo.pop_all()
+    return graph
 
 
 def capture_source(
@@ -84,11 +111,32 @@ def capture_source(
     labels: Mapping[str, Label] | None = None,
     ready: Callable[[Tensor], Tensor] | None = None,
 ) -> Tape:
-    """Compile the text, run one batch through it and describe the graph.
+    """As `hold_source`, and let go of it."""
+    with hold_source(
+        source, x, y, loss, seed, state_dict=state_dict, train=train, device=device, labels=labels, ready=ready
+    ) as graph:
+        return graph.tape
+
+
+def hold_source(
+    source: Source,
+    x: Tensor | tuple[Tensor, ...],
+    y: Tensor | None,
+    loss: LossChoice | None,
+    seed: int,
+    *,
+    state_dict: Mapping[str, Tensor] | None = None,
+    train: bool = True,
+    device: str = "cpu",
+    labels: Mapping[str, Label] | None = None,
+    ready: Callable[[Tensor], Tensor] | None = None,
+    around: AbstractContextManager[object] | None = None,
+) -> LiveGraph:
+    """Compile the text, run one batch through it, describe the graph and keep it.
 
     The generators are borrowed for as long as it takes, so a training that runs beside it goes on as if nothing had
     happened. `state_dict` gives the weights, else they are drawn with `seed`. `ready` makes of the output what the loss
-    takes.
+    takes. `around` is entered around the forward pass and the loss.
 
     Raises `NoGraph`, and `ForwardFailed` with the place in the drawing for whatever the text or the loss raises.
     """
@@ -103,7 +151,7 @@ def capture_source(
             target = None if y is None else y.to(device)
             if function is not None and ready is not None:
                 function = _of_ready(function, ready)
-            return capture(model, given, function, target, source=source, train=train, labels=labels)
+            return hold(model, given, function, target, source=source, train=train, labels=labels, around=around)
     except CaptureError:
         raise
     except (Exception, SystemExit) as error:  # a layer of a person's own may call sys.exit
@@ -151,7 +199,7 @@ def _capture(
     source: Source | None,
     train: bool,
     labels: FrozenMap[str, Label],
-) -> Tape:
+) -> LiveGraph:
     import torch
 
     recorder = OriginRecorder(model, source)
@@ -173,7 +221,7 @@ def _capture(
     records = [
         _record(place, node, recorder, (started, answered), reader, names) for place, node in enumerate(nodes)
     ]
-    return Tape(
+    tape = Tape(
         nodes=_with_leaves_placed(records, edges, recorder),
         edges=tuple(edges),
         roots=roots,
@@ -186,6 +234,7 @@ def _capture(
         labels=labels,
         text=source.text if source is not None else "",
     )
+    return LiveGraph(tape, nodes, ends, model, inputs, target)
 
 
 def _record(
