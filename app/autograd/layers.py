@@ -65,6 +65,7 @@ class OriginRecorder:
         self._mode: Any = None
         self._module_nodes = _nodes_by_module(source)
         self._line_nodes = _nodes_by_line(source)
+        self._known: dict[tuple[str, int, tuple[int, ...]], Origin] = {}
 
     def __enter__(self) -> OriginRecorder:
         for module in self._names:
@@ -132,11 +133,18 @@ class OriginRecorder:
 
     def origin(self, number: int) -> Origin:
         """Where the node with this sequence number comes from."""
-        layer, call = next((at for spans in reversed(self._by_depth) if (at := spans.at(number))), ("", 0))
+        layer, call = "", 0
+        for spans in reversed(self._by_depth):
+            if at := spans.at(number):
+                layer, call = at
+                break
         lines = self._lines_at(number)
-        node = self._node(layer, lines)
-        line = next((n for n in lines if self._line_nodes.get(n)), lines[0] if lines else None)
-        return Origin(layer, call, node, line)
+        key = (layer, call, lines)
+        origin = self._known.get(key)
+        if origin is None:
+            line = next((n for n in lines if self._line_nodes.get(n)), lines[0] if lines else None)
+            origin = self._known[key] = Origin(layer, call, self._node(layer, lines), line)
+        return origin
 
     def _lines_at(self, number: int) -> tuple[int, ...]:
         place = bisect_right(self._lines, number, key=lambda span: span[0]) - 1

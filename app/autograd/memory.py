@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+import torch
+from torch.utils._pytree import tree_leaves
+
 from app.autograd.tape import Saved, Storage
 from app.frozen import FrozenMap
 
@@ -19,6 +22,8 @@ from app.frozen import FrozenMap
 _WRAPPED = 2**63
 _MISMATCH = re.compile(r"is at version (\d+); expected version (\d+)")
 _LONGEST_TEXT = 200
+_NO_VALUES: FrozenMap[str, Any] = FrozenMap()
+_Custom = torch._C._FunctionBase  # nodes of a person's own `torch.autograd.Function`
 
 
 @dataclass
@@ -40,20 +45,24 @@ class StorageTable:
     def number(self, tensor: Any, holder: int) -> int:
         storage = tensor.untyped_storage()
         key = storage._cdata
-        if key not in self.numbers:
-            self.numbers[key] = len(self.sizes)
+        number = self.numbers.get(key)
+        if number is None:
+            number = self.numbers[key] = len(self.sizes)
             self.sizes.append(storage.nbytes())
             self.sorts.append(self.kinds.get(key, "activation"))
-            self.holders.append([])
-        number = self.numbers[key]
-        if holder not in self.holders[number][-1:]:
+            self.holders.append([holder])
+            return number
+        if self.holders[number][-1] != holder:
             self.holders[number].append(holder)
         return number
 
     def storages(self, steps: dict[int, int]) -> tuple[Storage, ...]:
         """The blocks; `steps` maps node ids to places in the execution order."""
+        last = steps.__getitem__
         return tuple(
-            Storage(number, size, kind, tuple(dict.fromkeys(holders)), max(holders, key=lambda n: steps[n]))
+            Storage(number, size, kind, (holders[0],), holders[0])
+            if len(holders) == 1
+            else Storage(number, size, kind, tuple(dict.fromkeys(holders)), max(holders, key=last))
             for number, (size, kind, holders) in enumerate(zip(self.sizes, self.sorts, self.holders, strict=True))
         )
 
@@ -68,6 +77,9 @@ class SavedReader:
     def read(self, node: Any, number: int) -> tuple[Saved, ...]:
         """The tensors that `node` keeps, in torch's naming (`input`, `weight`, `saved_tensors[0]`, `ctx.mask`)."""
         found: list[Saved] = []
+        custom = isinstance(node, _Custom)
+        if not (custom or _saved_names(node.__class__)[0]):
+            return ()
         for attribute, items in _raw_saved(node):
             plain = all(raw.unpack_hook is None for _, raw in items)
             for name, raw in items:
@@ -76,23 +88,23 @@ class SavedReader:
                     continue
                 if hook is None:
                     version = _saved_version(node, attribute, data, len(items)) if plain else None
-                    found += self._saved(name, data, number, version)
+                    self._add(found, name, data, number, version)
                     continue
                 for packed in _tensors_in(data):
-                    found += self._saved(f"{name} (packed)", packed, number)
+                    self._add(found, f"{name} (packed)", packed, number)
                 for kept_name, kept in self._checkpointed(hook):
-                    found += self._saved(kept_name, kept, number)
-        for name, tensor in _context_tensors(node):
-            found += self._saved(name, tensor, number)
+                    self._add(found, kept_name, kept, number)
+        for name, tensor in _context_tensors(node) if custom else ():
+            self._add(found, name, tensor, number)
         return tuple(found)
 
-    def _saved(self, name: str, tensor: Any, holder: int, version: int | None = None) -> Iterator[Saved]:
-        shape, dtype = tuple(int(n) for n in tensor.shape), str(tensor.dtype).removeprefix("torch.")
+    def _add(self, found: list[Saved], name: str, tensor: Any, holder: int, version: int | None = None) -> None:
+        """Put what a tensor keeps behind `found`: a sparse one has two parts."""
+        table, shape, dtype = self.table, tuple(map(int, tensor.shape)), _dtype_name(tensor.dtype)
         now = None if tensor.is_inference() else tensor._version
         for part in _plain_parts(tensor):
-            storage = self.table.number(part, holder)
-            size = part.numel() * part.element_size()
-            yield Saved(name, shape, dtype, size, self.table.sorts[storage], storage, version, now)
+            storage = table.number(part, holder)
+            found.append(Saved(name, shape, dtype, part.nbytes, table.sorts[storage], storage, version, now))
 
     def _checkpointed(self, hook: Any) -> Iterator[tuple[str, Any]]:
         """Non-reentrant `checkpoint` keeps its inputs in a frame that only its unpack hook can reach."""
@@ -108,12 +120,12 @@ class SavedReader:
 
 def saved_values(node: Any) -> FrozenMap[str, Any]:
     """The plain values that a node keeps (`stride`, `padding`, sizes), as numbers, texts, None and tuples of them."""
-    if _is_custom(node):
+    if isinstance(node, _Custom):
         return FrozenMap({name: _value(value) for name, value in vars(node).items() if _is_plain(value)})
-    values = {}
-    for name in _saved_names(node.__class__)[1]:
-        values[name.removeprefix("_saved_")] = _value(getattr(node, name))
-    return FrozenMap(values)
+    names = _saved_names(node.__class__)[1]
+    if not names:
+        return _NO_VALUES
+    return FrozenMap({name.removeprefix("_saved_"): _value(getattr(node, name)) for name in names})
 
 
 @lru_cache(maxsize=1024)
@@ -125,15 +137,9 @@ def _saved_names(kind: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return raw, tuple(name for name in names if name.startswith("_saved_") and name not in tensors)
 
 
-def _is_custom(node: Any) -> bool:
-    import torch
-
-    return isinstance(node, torch._C._FunctionBase)
-
-
 def _raw_saved(node: Any) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
     """(attribute that unpacks them, [(name for people, packed tensor)]) of everything the node saved."""
-    if _is_custom(node):
+    if isinstance(node, _Custom):
         raws = node._raw_saved_tensors or ()
         yield "saved_tensors", [(f"saved_tensors[{place}]", raw) for place, raw in enumerate(raws)]
         return
@@ -148,10 +154,9 @@ def _raw_saved(node: Any) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
 
 def _context_tensors(node: Any) -> Iterator[tuple[str, Any]]:
     """Tensors that a custom Function hung on its `ctx` instead of saving them."""
-    if _is_custom(node):
-        for name, value in vars(node).items():
-            for tensor in _tensors_in(value):
-                yield f"ctx.{name}", tensor
+    for name, value in vars(node).items():
+        for tensor in _tensors_in(value):
+            yield f"ctx.{name}", tensor
 
 
 def _saved_version(node: Any, attribute: str, tensor: Any, count: int) -> int | None:
@@ -171,22 +176,21 @@ def _saved_version(node: Any, attribute: str, tensor: Any, count: int) -> int | 
 
 
 def _tensors_in(value: Any) -> Iterator[Any]:
-    import torch
-    from torch.utils._pytree import tree_leaves
-
     return (leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor))
 
 
-def _plain_parts(tensor: Any) -> Iterator[Any]:
+def _plain_parts(tensor: Any) -> tuple[Any, ...]:
     """The dense tensors behind a tensor: itself, or the indices and values of a sparse one."""
-    import torch
-
     if tensor.layout is torch.strided:
-        yield tensor
-    elif tensor.layout is torch.sparse_coo:
-        yield from (tensor._indices(), tensor._values())
-    else:
-        yield tensor.values()
+        return (tensor,)
+    if tensor.layout is torch.sparse_coo:
+        return tensor._indices(), tensor._values()
+    return (tensor.values(),)
+
+
+@lru_cache(maxsize=256)
+def _dtype_name(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _is_plain(value: Any) -> bool:

@@ -34,11 +34,12 @@ def walk(tensors: Iterable[Any]) -> tuple[list[Any], list[TapeEdge], tuple[int, 
     todo: list[Any] = []
 
     def number(node: Any) -> int:
-        if node not in index:
-            index[node] = len(nodes)
+        known = index.get(node)
+        if known is None:
+            known = index[node] = len(nodes)
             nodes.append(node)
             todo.append(node)
-        return index[node]
+        return known
 
     roots = tuple(dict.fromkeys(number(get_gradient_edge(t).node) for t in tensors if t.requires_grad))
     edges: list[TapeEdge] = []
@@ -55,7 +56,7 @@ def _gradient_shape(node: Any, output_nr: int) -> tuple[int, ...] | None:
     metadata = node._input_metadata
     if output_nr >= len(metadata):
         return None
-    return tuple(int(size) for size in metadata[output_nr].shape)
+    return tuple(map(int, metadata[output_nr].shape))
 
 
 def execution_order(sequences: list[int], edges: Iterable[TapeEdge], roots: Iterable[int]) -> tuple[int, ...]:
