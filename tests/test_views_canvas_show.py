@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtTest import QTest
@@ -155,6 +157,20 @@ def test_the_callout_tells_the_first_error_and_offers_its_cure(show, qtbot) -> N
         QTest.mouseClick(canvas.callout.button, Qt.MouseButton.LeftButton)
     assert asked.args == [problem.cures[0]]
     assert canvas.callout.button.text() == problem.cures[0].label
+
+
+def test_a_callout_that_nobody_asked_for_covers_no_other_node(show) -> None:
+    """The error is told on its node and in the list; what lies under it can be clicked."""
+    project, (_, _, fc, tanh, _) = broken()
+    place = project.positions[fc]
+    project = replace(project, positions=project.positions.set(tanh, (place[0], place[1] + 130)))
+    canvas = show(project)
+    canvas.set_analysis(analyse(project.graph))
+    assert canvas.scene.nodes[fc].face.state == "error" and not canvas.callout.isVisible()
+    canvas.selection.set({fc})
+    assert canvas.callout.isVisible()
+    canvas.selection.set({tanh})
+    assert not canvas.callout.isVisible()
 
 
 def test_a_callout_that_was_hidden_stays_hidden_until_there_is_another(show) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtCore import QPointF, QRect, QRectF
 
 from app.builder.problems import Problem
 
@@ -15,11 +15,16 @@ NEAR = 0.6  # under this zoom the callout shows only for a node that is selected
 
 
 class Callouts:
-    """Keeps the canvas's callout at the node whose problem is told."""
+    """Keeps the canvas's callout at the node whose problem is told.
+
+    Where nobody asked for it, by selecting that node or pointing at it, it covers no other node: the error then stands
+    on its node and in the list of problems alone, and nothing is in the way of a hand that works elsewhere.
+    """
 
     def __init__(self, canvas: Canvas) -> None:
         self._canvas = canvas
         self._hidden: Problem | None = None
+        self._asked = self._pointed = False
         self._told: str | None = None
         canvas.callout.dismissed.connect(self._dismiss)
 
@@ -40,7 +45,9 @@ class Callouts:
         errors = [node for node, found in told.items() if found[0].severity == "error"]
         for node in (self._canvas.selection.single, hovered):
             if node in told:
+                self._asked, self._pointed = True, node == hovered
                 return node
+        self._asked = self._pointed and self._told in errors and hovered is None  # the pointer goes to the button
         if self._told in errors:  # stays while the pointer goes to the button
             return self._told
         return errors[0] if errors and self._canvas.view.zoom >= NEAR else None
@@ -55,9 +62,16 @@ class Callouts:
         foot = canvas.on_canvas(node.body)
         callout.point_at(QPointF(foot.center().x(), foot.bottom()))
         inside = QRectF(canvas.rect()).intersects(foot)
-        callout.setVisible(inside and callout.problem != self._hidden and not canvas.view.busy)
+        welcome = inside and callout.problem != self._hidden and not canvas.view.busy
+        callout.setVisible(welcome and (self._asked or not self._covers_a_node()))
         if callout.isVisible():
             callout.stackUnder(canvas.search)
+
+    def _covers_a_node(self) -> bool:
+        canvas = self._canvas
+        corner = canvas.view.mapFrom(canvas, canvas.callout.pos())
+        area = canvas.view.mapToScene(QRect(corner, canvas.callout.size())).boundingRect()
+        return any(node != self._told for node in canvas.scene.places.index.inside(QRectF(area)))
 
     def _dismiss(self, problem: Problem) -> None:
         self._hidden = problem
