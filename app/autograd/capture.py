@@ -143,21 +143,34 @@ def hold_source(
     failure: ForwardFailed
     try:
         with rng.borrowed(seed):
-            model = make_module(source).to(device)
-            if state_dict is not None:
-                model.load_state_dict(dict(state_dict))
-            given = tuple(part.to(device) for part in (x if isinstance(x, tuple) else (x,)))
-            function: Callable[[Any, Any], Tensor] | None = None if loss is None else make_loss(loss).to(device)
-            target = None if y is None else y.to(device)
-            if function is not None and ready is not None:
-                function = _of_ready(function, ready)
+            model, given, function, target = made_ready(source, x, y, loss, state_dict, device, ready)
             return hold(model, given, function, target, source=source, train=train, labels=labels, around=around)
     except CaptureError:
         raise
     except (Exception, SystemExit) as error:  # a layer of a person's own may call sys.exit
-        failure = _failure(error, source)
+        failure = failure_of(error, source)
     # Raised out here so that it carries no traceback whose frames would keep the tensors alive.
     raise failure
+
+
+def made_ready(
+    source: Source,
+    x: Tensor | tuple[Tensor, ...],
+    y: Tensor | None,
+    loss: LossChoice | None,
+    state_dict: Mapping[str, Tensor] | None,
+    device: str,
+    ready: Callable[[Tensor], Tensor] | None,
+) -> tuple[nn.Module, tuple[Tensor, ...], Callable[[Any, Any], Tensor] | None, Tensor | None]:
+    """What the text and the choices are when run: the module, its inputs, the loss and the target on one device."""
+    model = make_module(source).to(device)
+    if state_dict is not None:
+        model.load_state_dict(dict(state_dict))
+    given = tuple(part.to(device) for part in (x if isinstance(x, tuple) else (x,)))
+    function: Callable[[Any, Any], Tensor] | None = None if loss is None else make_loss(loss).to(device)
+    if function is not None and ready is not None:
+        function = _of_ready(function, ready)
+    return model, given, function, None if y is None else y.to(device)
 
 
 def _of_ready(loss: Callable[[Any, Any], Tensor], ready: Callable[[Tensor], Tensor]) -> Callable[[Any, Any], Tensor]:
@@ -333,7 +346,7 @@ def _why_no_graph(model: nn.Module) -> str:
     return f"The forward pass of this net built no graph: {reason}."
 
 
-def _failure(error: BaseException, source: Source) -> ForwardFailed:
+def failure_of(error: BaseException, source: Source) -> ForwardFailed:
     """The error as text with its place in the drawing; the innermost line of the generated text counts."""
     lines = [at for frame, at in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == source.filename]
     line = lines[-1] if lines else None

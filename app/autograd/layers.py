@@ -52,8 +52,8 @@ class OriginRecorder:
     backward pass runs (a checkpoint that recomputes) are left out.
     """
 
-    def __init__(self, model: nn.Module, source: Source | None = None) -> None:
-        self._names = {module: name for name, module in model.named_modules()}
+    def __init__(self, model: nn.Module | None, source: Source | None = None) -> None:
+        self._names = {module: name for name, module in model.named_modules()} if model is not None else {}
         self._source = source
         self._thread = threading.get_ident()
         self._hooks: list[Any] = []
@@ -91,6 +91,11 @@ class OriginRecorder:
         import torch
 
         return threading.get_ident() == self._thread and torch._C._current_graph_task_id() == -1
+
+    @property
+    def running(self) -> bool:
+        """Whether a module of the net is at work."""
+        return bool(self._open)
 
     def _before(self, module: nn.Module, _args: Any) -> None:
         if self.listening:
@@ -138,7 +143,14 @@ class OriginRecorder:
             if at := spans.at(number):
                 layer, call = at
                 break
-        lines = self._lines_at(number)
+        return self._origin(layer, call, self._lines_at(number))
+
+    def here(self, frame: FrameType | None) -> Origin:
+        """Where the forward pass is now: the innermost module that runs, and the line that `frame` was called from."""
+        _, layer, call = self._open[-1] if self._open else (0, "", 0)
+        return self._origin(layer, call, self._lines_of(frame) if self._source is not None else ())
+
+    def _origin(self, layer: str, call: int, lines: tuple[int, ...]) -> Origin:
         key = (layer, call, lines)
         origin = self._known.get(key)
         if origin is None:

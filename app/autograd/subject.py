@@ -1,0 +1,103 @@
+"""What is looked into: a net, one batch, a loss. Detectives run it as often as they need, and leave it as it was."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from app import rng
+from app.autograd.capture import CaptureError, ForwardFailed, LossChoice, failure_of, hold, made_ready
+from app.autograd.live import LiveGraph
+from app.autograd.tape import Label
+from app.frozen import FrozenMap
+from app.source import Source
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """`loss(output, target)` below `model(*inputs)`; without `loss` all outputs are the end.
+
+    `source` maps lines to nodes of the drawing. Every run draws its random numbers (dropout) from `seed`.
+    """
+
+    model: nn.Module
+    inputs: tuple[Tensor, ...]
+    loss: Callable[[Any, Any], Tensor] | None = None
+    target: Tensor | None = None
+    source: Source | None = None
+    train: bool = True
+    seed: int = 0
+    labels: Mapping[str, Label] = field(default_factory=FrozenMap)
+
+    def hold(self, **options: Any) -> LiveGraph:
+        """`capture.hold` of this net; `options` are its keyword arguments.
+
+        Raises `NoGraph`, and `ForwardFailed` for what the text or the loss raises where there is a `source`.
+        """
+        failure: ForwardFailed
+        try:
+            with rng.borrowed(self.seed):
+                return hold(
+                    self.model, self.inputs, self.loss, self.target,
+                    source=self.source, train=self.train, labels=self.labels, **options,
+                )  # fmt: skip
+        except CaptureError:
+            raise
+        except (Exception, SystemExit) as error:  # a layer of a person's own may call sys.exit
+            if self.source is None:
+                raise
+            failure = failure_of(error, self.source)
+        raise failure
+
+    def copied(self) -> Subject:
+        """The same with a net of its own, so that nothing that happens to it is seen elsewhere."""
+        loss = copy.deepcopy(self.loss) if hasattr(self.loss, "parameters") else self.loss
+        return replace(self, model=copy.deepcopy(self.model), loss=loss)
+
+
+def prepare(
+    source: Source,
+    x: Tensor | tuple[Tensor, ...],
+    y: Tensor | None,
+    loss: LossChoice | None,
+    seed: int,
+    *,
+    state_dict: Mapping[str, Tensor] | None = None,
+    train: bool = True,
+    device: str = "cpu",
+    labels: Mapping[str, Label] | None = None,
+    ready: Callable[[Tensor], Tensor] | None = None,
+) -> Subject:
+    """The subject that a text and a choice of loss make; arguments as those of `capture.hold_source`.
+
+    Raises `ForwardFailed` for what the text raises while its module is made.
+    """
+    failure: ForwardFailed
+    try:
+        with rng.borrowed(seed):
+            model, given, function, target = made_ready(source, x, y, loss, state_dict, device, ready)
+        return Subject(model, given, function, target, source, train, seed, FrozenMap(labels or {}))
+    except CaptureError:
+        raise
+    except (Exception, SystemExit) as error:
+        failure = failure_of(error, source)
+    raise failure
+
+
+@contextmanager
+def gradients_kept(model: nn.Module) -> Iterator[None]:
+    """Parameters have no `.grad` within, and afterwards the one that they had."""
+    kept = [(parameter, parameter.grad) for parameter in model.parameters()]
+    try:
+        for parameter, _ in kept:
+            parameter.grad = None
+        yield
+    finally:
+        for parameter, grad in kept:
+            parameter.grad = grad
