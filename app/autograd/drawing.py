@@ -21,27 +21,40 @@ def to_drawing(tape: Tape, unfolded: frozenset[str] | None = None, *, grouped: b
 
 
 def draw(tape: Tape, folded: Folded, *, grouped: bool = True) -> Drawing:
-    """The picture of a folded tape."""
-    boxes: list[Box] = []
+    """The picture of a folded tape; boxes come in forward order."""
+    boxes: list[tuple[int, Box]] = []
     frames: list[Group] = []
     group_of: dict[str, str] = {}
+    shown: set[str | None] = {None}
+    ranks = tape.forward_ranks
     for group in folded.groups:
-        if group.key not in folded.unfolded:
-            boxes.append(_folded_box(group))
-            group_of[f"fold:{group.key}"] = group.key
+        if group.parent not in shown:
             continue
+        frame = group.parent if grouped else None
+        if group.key not in folded.unfolded:
+            name = f"fold:{group.key}"
+            boxes.append((ranks[group.nodes[0]], _folded_box(group, name, frame)))
+            group_of[name] = group.key
+            continue
+        shown.add(group.key)
         if grouped:
             frames.append(_frame(group))
         hanging = _hanging(tape, group)
-        for node in group.nodes:
-            group_of[str(node)] = group.key
-            boxes.append(_box(tape.nodes[node], group, hanging.get(node), grouped))
+        for node in group.own:
+            name = str(node)
+            group_of[name] = group.key
+            boxes.append((ranks[node], _box(tape.nodes[node], name, group, hanging.get(node), grouped)))
+    boxes.sort(key=_rank)
     arrows = []
     for edge in folded.edges:
         inside = group_of[edge.source] == group_of[edge.target]
         label = shape_text(edge.shapes[0]) if len(edge.shapes) == 1 and not inside else ""
         arrows.append(Arrow(edge.source, edge.target, label, "gradient", edge.count))
-    return Drawing(tuple(boxes), tuple(arrows), tuple(frames), "RL", summary(tape))
+    return Drawing(tuple(box for _, box in boxes), tuple(arrows), tuple(frames), "RL", summary(tape))
+
+
+def _rank(ranked: tuple[int, Box]) -> int:
+    return ranked[0]
 
 
 def summary(tape: Tape) -> str:
@@ -60,29 +73,27 @@ def chip_text(saved: Saved) -> str:
 
 def _frame(group: LayerGroup) -> Group:
     caption = bytes_text(group.held) if group.held else ""
-    return Group(group.key, group.title, group.category, None, caption, group.link)
+    return Group(group.key, group.title, group.category, group.parent, caption, group.link)
 
 
-def _folded_box(group: LayerGroup) -> Box:
+def _folded_box(group: LayerGroup, name: str, frame: str | None) -> Box:
     count, names = len(group.nodes), group.parameters
     lines = [f"{count} node{'s' if count != 1 else ''}"]
     if group.held:
         lines.append(f"{bytes_text(group.held)} held")
     if names:
         lines.append(names[0] if len(names) == 1 else f"{len(names)} parameters")
-    return Box(f"fold:{group.key}", group.title, group.kind, tuple(lines), group.category, "folded", link=group.link)
+    return Box(name, group.title, group.kind, tuple(lines), group.category, "folded", frame, link=group.link)
 
 
-def _box(node: TapeNode, group: LayerGroup, under: int | None, grouped: bool) -> Box:
+def _box(node: TapeNode, name: str, group: LayerGroup, under: int | None, grouped: bool) -> Box:
     frame = group.key if grouped else None
     hang = None if under is None else str(under)
     if node.is_leaf:
         title = node.parameters[0] if node.parameters else "leaf tensor"
         subtitle = node.name if len(node.parameters) < 2 else f"{node.name} · also {', '.join(node.parameters[1:])}"
-        return Box(str(node.id), title, subtitle, (), group.category, "leaf", frame, (), hang, group.link)
-    return Box(
-        str(node.id), node.name, "", (), group.category, "op", frame, _chips(node.saved), hang, group.link
-    )
+        return Box(name, title, subtitle, (), group.category, "leaf", frame, (), hang, group.link)
+    return Box(name, node.name, "", (), group.category, "op", frame, _chips(node.saved), hang, group.link)
 
 
 def _chips(saved: tuple[Saved, ...]) -> tuple[Chip, ...]:
@@ -99,19 +110,23 @@ def _hanging(tape: Tape, group: LayerGroup) -> dict[int, int]:
 
     Everything else is on a gradient's way through the net and stands in the row.
     """
-    members = set(group.nodes)
+    members = set(group.own)
     under: dict[int, int] = {}
-    for node in sorted(members, key=lambda n: -tape.steps.get(n, 0)):
+    todo: list[int] = []
+    for node in group.own:
+        if tape.nodes[node].is_leaf:
+            users = [edge.source for edge in tape.incoming.get(node, ()) if edge.source in members]
+            if users:
+                under[node] = min(users, key=lambda n: tape.nodes[n].sequence or 0)
+                todo.append(under[node])
+    while todo:
+        node = todo.pop()
         users = [edge.source for edge in tape.incoming.get(node, ()) if edge.source in members]
-        if not users:
-            continue
-        record = tape.nodes[node]
-        if record.is_leaf:
-            under[node] = min(users, key=lambda n: tape.nodes[n].sequence or 0)
+        if node in under or len(tape.incoming.get(node, ())) != 1 or not users:
             continue
         targets = {edge.target for edge in tape.outgoing.get(node, ())}
         prepares = len(targets) == 1 and all(under.get(target) == node for target in targets)
-        keeps = any(saved.kind in ("activation", "input") for saved in record.saved)
-        if prepares and not keeps and len(tape.incoming[node]) == 1:
+        if prepares and not any(saved.kind in ("activation", "input") for saved in tape.nodes[node].saved):
             under[node] = users[0]
+            todo.append(users[0])
     return under

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from app.autograd.looks import module_category, node_category
-from app.autograd.tape import LOSS, Tape, TapeNode
+from app.autograd.tape import LOSS, Label, Tape, TapeNode
 
 OPEN_GROUP = 12
 OPEN_TOTAL = 90
@@ -19,6 +19,7 @@ class LayerGroup:
     `link` is the node of the drawing. `held` are the bytes of activations that the group's nodes keep, each block
     once (neighbours can share one); `freed` are those of them that no node keeps after this group has run, so that
     `freed` adds up to the tape's `held`. `kind` is the class of the module, or "" for operations without one.
+    A group within another has its key as `parent`; `own` are the nodes that are in none of the groups within this one.
     """
 
     key: str
@@ -30,6 +31,8 @@ class LayerGroup:
     parameters: tuple[str, ...]
     held: int
     freed: int
+    parent: str | None = None
+    own: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,9 +59,9 @@ def group_by_layer(tape: Tape) -> tuple[LayerGroup, ...]:
     """The layers' groups in forward order, the loss last. Every node is in exactly one of them."""
     keys = node_keys(tape)
     members: dict[str, list[TapeNode]] = {}
-    for node in _forward_order(tape):
+    for node in tape.forward:
         members.setdefault(keys[node.id], []).append(node)
-    return tuple(_group(tape, key, nodes) for key, nodes in members.items())
+    return tuple(make_group(tape, key, nodes) for key, nodes in members.items())
 
 
 def node_keys(tape: Tape) -> tuple[str, ...]:
@@ -70,7 +73,7 @@ def node_keys(tape: Tape) -> tuple[str, ...]:
     keys = [""] * len(tape.nodes)
     runs: dict[str, int] = {}
     previous = ""
-    for node in _forward_order(tape):
+    for node in tape.forward:
         if node.is_leaf:
             continue
         key = _key(node)
@@ -94,62 +97,77 @@ def _key(node: TapeNode) -> str:
     return f"layer:{node.layer}" if node.call <= 1 else f"layer:{node.layer}#{node.call}"
 
 
-def _forward_order(tape: Tape) -> list[TapeNode]:
-    """Nodes as they were made; leaves behind the operation that used them first."""
-    first_use = {
-        node.id: min((tape.nodes[e.source].sequence or 0 for e in tape.incoming.get(node.id, ())), default=0)
-        for node in tape.nodes
-        if node.is_leaf
-    }
-    return sorted(tape.nodes, key=lambda n: (first_use[n.id], 1, n.id) if n.is_leaf else (n.sequence or 0, 0, n.id))
-
-
-def _group(tape: Tape, key: str, nodes: list[TapeNode]) -> LayerGroup:
-    ids = {node.id for node in nodes}
+def make_group(
+    tape: Tape,
+    key: str,
+    nodes: list[TapeNode],
+    *,
+    title: str = "",
+    module: str | None = None,
+    parent: str | None = None,
+    own: tuple[int, ...] | None = None,
+    container: bool = False,
+) -> LayerGroup:
+    """The group of `nodes`, which are in forward order. A `container` has other groups within it."""
+    ids = tuple(node.id for node in nodes)
+    known = frozenset(ids)
     storages = {s.storage for node in nodes for s in node.saved if s.kind == "activation"}
     first = nodes[0]
-    title = tape.title_of(first)
-    if key.startswith("layer:") and first.call > 1:
-        title = f"{title} (call {first.call})"
-    label = tape.labels.get(first.node) if first.node is not None else None
-    module = tape.layers.get(first.layer, "") if first.layer and not first.in_loss else ""
-    kind = (label.kind if label else "") or module
+    if not title:
+        title = tape.title_of(first)
+        if key.startswith("layer:") and first.call > 1:
+            title = f"{title} (call {first.call})"
+    label = tape.labels.get(first.node) if first.node is not None and parent is None else None
+    module = first.layer if module is None else module
+    kind = (label.kind if label else "") or (tape.layers.get(module, "") if module and not first.in_loss else "")
     return LayerGroup(
         key=key,
         title=title,
         kind=kind,
-        category=_category(tape, first, nodes, kind),
+        category=_category(label, first, nodes, kind, container),
         link=first.node,
-        nodes=tuple(node.id for node in nodes),
+        nodes=ids,
         parameters=tuple(node.parameters[0] for node in nodes if node.parameters),
         held=sum(tape.storages[s].bytes for s in storages),
-        freed=sum(tape.storages[s].bytes for s in storages if tape.storages[s].freed_by in ids),
+        freed=sum(tape.storages[s].bytes for s in storages if tape.storages[s].freed_by in known),
+        parent=parent,
+        own=ids if own is None else own,
     )
 
 
-def _category(tape: Tape, first: TapeNode, nodes: list[TapeNode], kind: str) -> str:
+def _category(label: Label | None, first: TapeNode, nodes: list[TapeNode], kind: str, container: bool) -> str:
     if first.in_loss:
         return "loss"
-    label = tape.labels.get(first.node) if first.node is not None else None
     if label and label.category:
         return label.category
+    if container:
+        return module_category(kind) or "block"
     return module_category(kind) or node_category(next((n.name for n in reversed(nodes) if not n.is_leaf), first.name))
 
 
 def opened(groups: Iterable[LayerGroup]) -> frozenset[str]:
-    """The groups that stand open at first: the small ones, unless they would make a picture too large to read."""
-    small = [group for group in groups if len(group.nodes) <= OPEN_GROUP]
+    """The groups that stand open at first: the small ones, unless they would make a picture too large to read.
+
+    Groups with others in them start closed.
+    """
+    groups = tuple(groups)
+    containers = {group.parent for group in groups}
+    small = [group for group in groups if len(group.nodes) <= OPEN_GROUP and group.key not in containers]
     fits = sum(len(group.nodes) for group in small) <= OPEN_TOTAL
     return frozenset(group.key for group in small) if fits else frozenset()
 
 
 def fold(tape: Tape, groups: tuple[LayerGroup, ...], unfolded: frozenset[str]) -> Folded:
-    """The graph with every group that is not in `unfolded` drawn as one thing and its inner edges left out."""
+    """The graph with every group that is not in `unfolded` drawn as one thing and its inner edges left out.
+
+    `groups` has parents before their children; what is in a closed one is not seen, open or closed.
+    """
     place = [str(node.id) for node in tape.nodes]
-    for group in groups:
+    for group in reversed(groups):  # a group's closed parent comes after it and has the last word
         if group.key not in unfolded:
+            name = f"fold:{group.key}"
             for node in group.nodes:
-                place[node] = f"fold:{group.key}"
+                place[node] = name
     found: dict[tuple[str, str], list[tuple[int, ...] | None]] = {}
     for edge in tape.edges:
         ends = place[edge.source], place[edge.target]

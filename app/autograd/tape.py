@@ -134,7 +134,10 @@ class Tape:
         found: dict[int, list[TapeEdge]] = {}
         for edge in self.edges:
             found.setdefault(edge.source, []).append(edge)
-        return {key: tuple(sorted(edges, key=lambda e: e.slot)) for key, edges in found.items()}
+        return {
+            key: (edges[0],) if len(edges) == 1 else tuple(sorted(edges, key=lambda e: e.slot))
+            for key, edges in found.items()
+        }
 
     @cached_property
     def incoming(self) -> dict[int, tuple[TapeEdge, ...]]:
@@ -143,6 +146,27 @@ class Tape:
         for edge in self.edges:
             found.setdefault(edge.target, []).append(edge)
         return {key: tuple(edges) for key, edges in found.items()}
+
+    @cached_property
+    def forward(self) -> tuple[TapeNode, ...]:
+        """Nodes as they were made; leaves behind the operation that used them first."""
+        order: list[tuple[int, int, int]] = []
+        for node in self.nodes:
+            if node.is_leaf:
+                users = (self.nodes[edge.source].sequence or 0 for edge in self.incoming.get(node.id, ()))
+                order.append((min(users, default=0), 1, node.id))
+            else:
+                order.append((node.sequence or 0, 0, node.id))
+        order.sort()
+        return tuple(self.nodes[node] for _, _, node in order)
+
+    @cached_property
+    def forward_ranks(self) -> tuple[int, ...]:
+        """A node's place in `forward`, by its id."""
+        ranks = [0] * len(self.nodes)
+        for rank, node in enumerate(self.forward):
+            ranks[node.id] = rank
+        return tuple(ranks)
 
     def code_of(self, node: TapeNode) -> str:
         """The line of the generated source that made the node, less its indentation; "" where that is not known."""
