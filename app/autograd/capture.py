@@ -232,10 +232,10 @@ def _capture(
     reader = SavedReader(table)
     names = _parameter_names(model)
     records = [
-        _record(place, node, recorder, (started, answered), reader, names) for place, node in enumerate(nodes)
+        record_of(place, node, recorder, (started, answered), reader, names) for place, node in enumerate(nodes)
     ]
     tape = Tape(
-        nodes=_with_leaves_placed(records, edges, recorder),
+        nodes=with_leaves_placed(records, edges, recorder),
         edges=tuple(edges),
         roots=roots,
         order=order,
@@ -250,7 +250,7 @@ def _capture(
     return LiveGraph(tape, nodes, ends, model, inputs, target)
 
 
-def _record(
+def record_of(
     place: int,
     node: Any,
     recorder: OriginRecorder,
@@ -279,7 +279,7 @@ def _record(
     )
 
 
-def _with_leaves_placed(
+def with_leaves_placed(
     records: list[TapeNode], edges: list[TapeEdge], recorder: OriginRecorder
 ) -> tuple[TapeNode, ...]:
     """Leaves have no number of their own: each goes to the first operation that used it."""

@@ -93,7 +93,8 @@ def _box(node: TapeNode, name: str, group: LayerGroup, under: int | None, groupe
         title = node.parameters[0] if node.parameters else "leaf tensor"
         subtitle = node.name if len(node.parameters) < 2 else f"{node.name} · also {', '.join(node.parameters[1:])}"
         return Box(name, title, subtitle, (), group.category, "leaf", frame, (), hang, group.link)
-    return Box(name, node.name, "", (), group.category, "op", frame, _chips(node.saved), hang, group.link)
+    called = ", ".join(node.variables)
+    return Box(name, node.name, called, (), group.category, "op", frame, _chips(node.saved), hang, group.link)
 
 
 def _chips(saved: tuple[Saved, ...]) -> tuple[Chip, ...]:

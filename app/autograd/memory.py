@@ -68,17 +68,20 @@ class StorageTable:
 
 
 class SavedReader:
-    """Reads nodes one after the other; tensors that `checkpoint` keeps outside the graph count once."""
+    """Reads nodes one after the other; tensors that `checkpoint` keeps outside the graph count once.
 
-    def __init__(self, table: StorageTable) -> None:
-        self.table = table
+    `may_be_freed` says that a backward pass may have run, after which a node keeps nothing.
+    """
+
+    def __init__(self, table: StorageTable, may_be_freed: bool = False) -> None:
+        self.table, self.may_be_freed = table, may_be_freed
         self._frames: list[Any] = []
 
     def read(self, node: Any, number: int) -> tuple[Saved, ...]:
         """The tensors that `node` keeps, in torch's naming (`input`, `weight`, `saved_tensors[0]`, `ctx.mask`)."""
         found: list[Saved] = []
         custom = isinstance(node, _Custom)
-        if not (custom or _saved_names(node.__class__)[0]):
+        if not (custom or _saved_names(node.__class__)[0]) or (self.may_be_freed and is_freed(node)):
             return ()
         for attribute, items in _raw_saved(node):
             plain = all(raw.unpack_hook is None for _, raw in items)
@@ -150,6 +153,21 @@ def _raw_saved(node: Any) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
         else:
             items = [] if value is None else [(name, value)]
         yield attribute.removeprefix("_raw"), items
+
+
+def is_freed(node: Any) -> bool:
+    """Whether a backward pass has let go of what the node saved; a node that saved nothing never is."""
+    try:
+        for _ in _raw_saved(node):
+            continue
+        for attribute in () if isinstance(node, _Custom) else _saved_names(node.__class__)[0]:
+            raw = getattr(node, attribute)
+            # One tensor that was let go of looks like one that was never there, until it is asked for.
+            if not isinstance(raw, (tuple, list)) and raw is not None and raw.data is None and raw.unpack_hook is None:
+                getattr(node, attribute.removeprefix("_raw"))
+    except RuntimeError as error:
+        return "second time" in str(error)
+    return False
 
 
 def _context_tensors(node: Any) -> Iterator[tuple[str, Any]]:

@@ -61,8 +61,9 @@ class TapeNode:
 
     `layer` is the path of the innermost module that made it ("" for the net's own operations and for the loss),
     `call` tells the calls of that module apart, `node` is the drawing's node, `line` the line of the generated text.
-    `parameters` are all names of the parameter that an AccumulateGrad node writes to. `in_loss` marks what was made
-    after the net had answered. `sequence` counts the nodes that torch made since the forward pass began.
+    `parameters` are all names of the parameter that an AccumulateGrad node writes to, `variables` those by which a
+    snippet calls what the forward operation made. `in_loss` marks what was made after the net had answered. `sequence`
+    counts the nodes that torch made since the forward pass began.
     """
 
     id: int
@@ -76,6 +77,7 @@ class TapeNode:
     sequence: int | None = None
     saved: tuple[Saved, ...] = ()
     values: FrozenMap[str, Any] = field(default_factory=FrozenMap)
+    variables: tuple[str, ...] = ()
 
     @property
     def is_leaf(self) -> bool:
