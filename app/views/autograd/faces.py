@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from PySide6.QtCore import QByteArray, QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPainterPath, QPen, QStaticText
@@ -33,9 +33,22 @@ def _picture_font(role: str) -> QFont:
     return result
 
 
+@cache
+def _metrics(role: str) -> tuple[QFontMetricsF, float, float]:
+    """The measures of a role's font, its ascent and its height."""
+    metrics = QFontMetricsF(_picture_font(role))
+    return metrics, metrics.ascent(), metrics.height()
+
+
+@lru_cache(maxsize=4096)
+def _width(text: str, role: str) -> float:
+    return _metrics(role)[0].horizontalAdvance(text)
+
+
 def forget_fonts() -> None:
     """Let fonts be made anew (another application, another desktop font)."""
-    _picture_font.cache_clear()
+    for known in (_picture_font, _metrics, _width):
+        known.cache_clear()
 
 
 class Text:
@@ -46,9 +59,8 @@ class Text:
     def __init__(self, text: str, role: str, x: float, middle: float, color: str = "text") -> None:
         self.text, self.x, self.middle, self.color = text, x, middle, color
         self._font = _picture_font(role)
-        metrics = QFontMetricsF(self._font)
-        self.width = metrics.horizontalAdvance(text)
-        self._ascent, self._height = metrics.ascent(), metrics.height()
+        self.width = _width(text, role)
+        _, self._ascent, self._height = _metrics(role)
         self._static: QStaticText | None = None
 
     def paint(self, painter: QPainter, color: QColor, vector: bool) -> None:
@@ -72,6 +84,7 @@ class State:
     hovered: bool = False
     selected: bool = False
     linked: bool = False
+    dimmed: bool = False
 
 
 PLAIN = State()
@@ -140,7 +153,7 @@ class BoxFace:
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(mix(theme.raised, theme.categories[box.category], 0.15 if box.shape == "leaf" else 0.45))
             painter.drawRect(area)
-            _rings(painter, area, 0.0, theme, state)
+            paint_rings(painter, area, 0.0, theme, state)
             return
         line = theme.line3 if state.hovered or box.shape == "leaf" else theme.line2
         painter.setPen(QPen(line, 1))
@@ -153,7 +166,7 @@ class BoxFace:
             text.paint(painter, theme.color(text.color), vector)
         for text in self.texts:
             text.paint(painter, theme.color(text.color), vector)
-        _rings(painter, area, radius, theme, state)
+        paint_rings(painter, area, radius, theme, state)
 
 
 class GroupFace:
@@ -186,16 +199,41 @@ class GroupFace:
             self.caption.x = width - self.caption.width - 8
             for text in (self.title, self.caption):
                 text.paint(painter, theme.color(text.color), vector)
-        _rings(painter, area, 6.0, theme, state)
+        paint_rings(painter, area, 6.0, theme, state)
 
 
-def measure(drawing: Drawing) -> tuple[dict[str, BoxFace], dict[str, GroupFace], dict[str, Text], Sizes]:
+class BoxFaces(dict[str, BoxFace]):
+    """Faces by the ids of their boxes, each made when it is asked for."""
+
+    def __init__(self, boxes: Iterable[Box]) -> None:
+        super().__init__()
+        self._boxes = {box.id: box for box in boxes}
+
+    def __missing__(self, key: str) -> BoxFace:
+        face = self[key] = BoxFace(self._boxes[key])
+        return face
+
+    def sizes(self) -> dict[str, tuple[float, float]]:
+        """Width and height of all boxes; those that read alike are measured once."""
+        known: dict[tuple[object, ...], tuple[float, float]] = {}
+        found = {}
+        for key, box in self._boxes.items():
+            look = (box.shape, box.title, box.subtitle, box.lines, box.chips)
+            size = known.get(look)
+            if size is None:
+                face = self[key]
+                size = known[look] = face.width, face.height
+            found[key] = size
+        return found
+
+
+def measure(drawing: Drawing) -> tuple[BoxFaces, dict[str, GroupFace], dict[str, Text], Sizes]:
     """Faces of all boxes, groups and arrows' labels, and their sizes for the layout."""
-    boxes = {box.id: BoxFace(box) for box in drawing.boxes}
+    boxes = BoxFaces(drawing.boxes)
     groups = {group.id: GroupFace(group) for group in drawing.groups}
     labels = {text: Text(text, "axis", 0, 0, "text2") for text in {label_of(arrow) for arrow in drawing.arrows} if text}
     sizes = Sizes(
-        {key: (face.width, face.height) for key, face in boxes.items()},
+        boxes.sizes(),
         {key: max(face.least_width, 4 * PAD) for key, face in groups.items()},
         {arrow.label: labels[label_of(arrow)].width + 16 for arrow in drawing.arrows if arrow.label},
     )
@@ -319,7 +357,7 @@ def _chip(painter: QPainter, rect: QRectF, kind: str, theme: Theme) -> None:
     painter.drawRoundedRect(rect.adjusted(0.5, 0.5, -0.5, -0.5), 3, 3)
 
 
-def _rings(painter: QPainter, area: QRectF, radius: float, theme: Theme, state: State) -> None:
+def paint_rings(painter: QPainter, area: QRectF, radius: float, theme: Theme, state: State) -> None:
     """The outline of what is selected: here, or (thinner) by its layer somewhere else."""
     if not (state.selected or state.linked):
         return

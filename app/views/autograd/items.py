@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
+from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPainterPath, QPainterPathStroker, QPen
 from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 
@@ -19,6 +17,7 @@ from app.views.autograd.faces import (
     arrow_path,
     paint_label,
 )
+from app.views.autograd.far import DIMMED
 from app.views.theme import current, mix
 
 # Below this scale texts cannot be read and are left out.
@@ -45,6 +44,7 @@ class _Part(QGraphicsItem):
 
     def set_state(self, state: State) -> None:
         if state != self._state:
+            self.setOpacity(DIMMED if state.dimmed else 1.0)
             self._state = state
             self.update()
 
@@ -110,6 +110,9 @@ class ArrowItem(QGraphicsItem):
             self.setZValue(2.5 if marked else 2)
             self.update()
 
+    def set_dimmed(self, dimmed: bool) -> None:
+        self.setOpacity(DIMMED if dimmed else 1.0)
+
     def boundingRect(self) -> QRectF:
         return self._bounds
 
@@ -129,28 +132,18 @@ class ArrowItem(QGraphicsItem):
         painter.drawPath(self._head)
 
 
-class FarArrows(QGraphicsItem):
-    """All arrows at once as hairlines, for when they are too small to have heads."""
+class Sheet(QGraphicsItem):
+    """What holds all items that are seen near, so that they come and go at once."""
 
-    def __init__(self, routes: Iterable[tuple[tuple[float, float], ...]], area: QRectF) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._area = area
-        self._lines = [
-            QLineF(ax, ay, bx, by)
-            for route in routes
-            for (ax, ay), (bx, by) in zip(route, route[1:], strict=False)
-        ]
-        self.setZValue(2)
-        self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
+        self.setFlag(QGraphicsItem.GraphicsItemFlag.ItemHasNoContents)
 
     def boundingRect(self) -> QRectF:
-        return self._area
+        return QRectF()
 
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
-        theme = current()
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
-        painter.setPen(QPen(mix(theme.canvas, theme.back, 0.72), 0))
-        painter.drawLines(self._lines)
+        pass
 
 
 class LabelItem(QGraphicsItem):

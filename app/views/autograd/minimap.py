@@ -6,10 +6,9 @@ from PySide6.QtCore import QEvent, QObject, QPointF, QRectF, Qt
 from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QPixmap
 from PySide6.QtWidgets import QWidget
 
-from app.views.autograd.items import BoxItem, GroupItem
 from app.views.autograd.scene import MARGIN as SLACK
 from app.views.autograd.view import TapeView
-from app.views.theme import current, faded, manager, mix
+from app.views.theme import current, faded, manager
 from app.views.widgets.painting import box, start
 
 WIDTH, HEIGHT, MARGIN, PAD = 158, 66, 14, 7
@@ -36,18 +35,10 @@ class Minimap(QWidget):
         self._picture.setDevicePixelRatio(ratio)
         self._picture.fill(Qt.GlobalColor.transparent)
         painter = QPainter(self._picture)
-        painter.setPen(Qt.PenStyle.NoPen)
-        theme = current()
-        for part in self._view.scene().items():
-            if isinstance(part, GroupItem):
-                category = part.face.group.category
-            elif isinstance(part, BoxItem) and part.face.box.group is None:
-                category = part.face.box.category
-            else:
-                continue
-            rect = QRectF(part.rect.x, part.rect.y, part.rect.width, part.rect.height)
-            painter.setBrush(mix(theme.panel, theme.categories[category], 0.62))
-            painter.drawRect(self._to_map(rect))
+        scale, x, y = self._scale()
+        painter.translate(x, y)
+        painter.scale(scale, scale)
+        self._view.scene().far.paint_map(painter, current())
         painter.end()
         self._follow()
 

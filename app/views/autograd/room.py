@@ -110,6 +110,8 @@ class AutogradRoom(QWidget):
         self.banner.hide()
         if tape is None:
             self._groups, self._unfolded = (), frozenset()
+            self.scene.empty()
+            self.minimap.rebuild()
             self._pages.setCurrentIndex(EMPTY)
             self.detail.emit(None)
             return

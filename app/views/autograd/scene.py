@@ -1,20 +1,35 @@
-"""The picture of a tape as a scene: built anew when groups open or close, repainted only where a state changes."""
+"""The picture of a tape as a scene: laid out anew when groups open or close, repainted only where a state changes.
+
+Items are made for what comes into sight near; from afar one item paints all.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cached_property
+from typing import Any
 
 from PySide6.QtCore import QObject, QPointF, QRectF, Signal
 from PySide6.QtWidgets import QGraphicsScene
 
-from app.drawing import Drawing
-from app.layout import arrange
-from app.views.autograd.faces import label_of, measure
-from app.views.autograd.items import ArrowItem, BoxItem, FarArrows, GroupItem, LabelItem, _Part
+from app.drawing import Box, Drawing
+from app.layout import HEADER, Layout, Rect, arrange
+from app.views.autograd.faces import PLAIN, BoxFaces, GroupFace, State, label_of, measure
+from app.views.autograd.far import FarItem, Marks, rectangle
+from app.views.autograd.items import ArrowItem, BoxItem, GroupItem, LabelItem, Sheet
+from app.views.autograd.parts import Parts
+from app.views.canvas.spatial import RectIndex
 from app.views.theme import manager
 
 MARGIN = 40.0
+# How far around what is in sight items are made, so that they are not made at every step of a pan.
+AHEAD = 300.0
+
+Part = BoxItem | GroupItem
+# ("box", id), ("group", id), ("arrow", number) or ("label", number)
+_Place = tuple[str, Any]
 
 
 class TapeScene(QGraphicsScene):
@@ -25,20 +40,16 @@ class TapeScene(QGraphicsScene):
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.boxes: dict[str, BoxItem] = {}
-        self.groups: dict[str, GroupItem] = {}
-        self.arrows: list[ArrowItem] = []
         self.drawing: Drawing | None = None
-        self._labels: list[LabelItem] = []
-        self._touching: dict[str, list[ArrowItem]] = {}
+        self.layout_ = Layout({}, {}, (), (), 0.0, 0.0)
         self._far = False
-        self._far_arrows: FarArrows | None = None
         self._linked: frozenset[str] = frozenset()
         self._current = ""
         self._hover: str | None = None
+        self._start(Drawing(()), self.layout_, BoxFaces(()), {})
         # Everything is inside the scene's rectangle from the start, and few items move.
         self.setItemIndexMethod(QGraphicsScene.ItemIndexMethod.BspTreeIndex)
-        manager().changed.connect(self.update)
+        manager().changed.connect(self._repaint)
 
     def show_drawing(self, drawing: Drawing, page: tuple[float, float], row: float | None = None) -> float:
         """Lay a drawing out in the form of `page`, in place of the old one; what is selected stays if it can.
@@ -46,41 +57,171 @@ class TapeScene(QGraphicsScene):
         `row` asks for rows of a given width instead; returns the width that a row has now.
         """
         current = self._current
-        self.clear()
-        self.boxes, self.groups, self.arrows, self._labels, self._touching = {}, {}, [], [], {}
-        self.drawing, self._hover, self._current = drawing, None, ""
         box_faces, group_faces, _, sizes = measure(drawing)
         layout = arrange(drawing, sizes, row, page=page)
-        for key, face in group_faces.items():
-            if key in layout.groups:
-                self.groups[key] = GroupItem(face, layout.groups[key])
-                self.addItem(self.groups[key])
-        for key, face in box_faces.items():
-            self.boxes[key] = BoxItem(face, layout.boxes[key])
-            self.addItem(self.boxes[key])
-        for arrow, route, at in zip(drawing.arrows, layout.routes, layout.labels, strict=True):
-            item = ArrowItem(arrow, route)
-            item.setVisible(not self._far)
-            self.arrows.append(item)
-            for end in (arrow.source, arrow.target):
-                self._touching.setdefault(end, []).append(item)
-            self.addItem(item)
-            if at is not None and arrow.label:
-                self._labels.append(LabelItem(label_of(arrow), at))
-                self._labels[-1].setVisible(not self._far)
-                self.addItem(self._labels[-1])
-        self._far_arrows = FarArrows(layout.routes, QRectF(-1, -1, layout.width + 2, layout.height + 2))
-        self._far_arrows.setVisible(self._far)
-        self.addItem(self._far_arrows)
+        self.drawing = drawing
+        self._start(drawing, layout, box_faces, group_faces)
         self.setSceneRect(QRectF(0, 0, layout.width, layout.height).adjusted(-MARGIN, -MARGIN, MARGIN, MARGIN))
         self.set_linked(self._linked)
-        if self.part(current) is not None:
+        if current in self.boxes or current in self.groups:
             self.choose(current)
         return max(layout.width, page[0])
 
-    def part(self, key: str) -> BoxItem | GroupItem | None:
+    def empty(self) -> None:
+        """Show nothing, and let go of what was shown."""
+        self.drawing = None
+        self._start(Drawing(()), Layout({}, {}, (), (), 0.0, 0.0), BoxFaces(()), {})
+
+    def _start(
+        self, drawing: Drawing, layout: Layout, box_faces: BoxFaces, group_faces: dict[str, GroupFace]
+    ) -> None:
+        self.clear()
+        self.layout_ = layout
+        self._drawing, self._faces, self._group_faces = drawing, box_faces, group_faces
+        self._hover, self._current = None, ""
+        self._states: dict[str, State] = {}
+        self._way: frozenset[str] = frozenset()
+        self._arrow_items: dict[int, ArrowItem] = {}
+        self._label_items: dict[int, LabelItem] = {}
+        self._seen = QRectF()
+        for known in ("_index", "_touching", "_by_link", "_box_of", "_frame_of"):
+            self.__dict__.pop(known, None)
+        self.boxes: Parts[BoxItem] = Parts(layout.boxes, self._make_box)
+        self.groups: Parts[GroupItem] = Parts(layout.groups, self._make_group)
+        self._sheet = Sheet()
+        self._sheet.setZValue(2)
+        self._sheet.setVisible(not self._far)
+        self.far, self._marks = FarItem(drawing, layout), Marks(QRectF(0, 0, layout.width, layout.height))
+        for item in (self.far, self._marks):
+            item.setVisible(self._far)
+            self.addItem(item)
+        self.addItem(self._sheet)
+
+    def _repaint(self) -> None:
+        self.far.update()
+        self.update()
+
+    # -- what there is -------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _box_of(self) -> dict[str, Box]:
+        return {box.id: box for box in self._drawing.boxes}
+
+    @cached_property
+    def _frame_of(self) -> dict[str, str | None]:
+        """The open group around a box or an open group."""
+        found = {box.id: box.group for box in self._drawing.boxes}
+        found.update((group.id, group.parent) for group in self._drawing.groups)
+        return found
+
+    @cached_property
+    def _touching(self) -> dict[str, list[int]]:
+        """The arrows at a box, by their numbers."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for number, arrow in enumerate(self._drawing.arrows):
+            found[arrow.source].append(number)
+            found[arrow.target].append(number)
+        return found
+
+    @cached_property
+    def _by_link(self) -> dict[str, list[str]]:
+        """What is outlined for a node of the canvas: boxes and groups that stand in no group of the same."""
+        links = {group.id: group.link for group in self._drawing.groups}
+        found: dict[str, list[str]] = defaultdict(list)
+        for group in self._drawing.groups:
+            if group.link is not None and links.get(group.parent or "") != group.link and group.id in self.groups:
+                found[group.link].append(group.id)
+        for box in self._drawing.boxes:
+            if box.link is not None and links.get(box.group or "") != box.link:
+                found[box.link].append(box.id)
+        return found
+
+    @cached_property
+    def _index(self) -> RectIndex[_Place]:
+        index: RectIndex[_Place] = RectIndex()
+        for kind, rects in (("box", self.layout_.boxes), ("group", self.layout_.groups)):
+            for key, rect in rects.items():
+                index.put((kind, key), rectangle(rect))
+        for number, route in enumerate(self.layout_.routes):
+            xs, ys = [x for x, _ in route], [y for _, y in route]
+            left, top = min(xs), min(ys)
+            index.put(("arrow", number), QRectF(left - 4, top - 4, max(xs) - left + 8, max(ys) - top + 8))
+        for number, at in enumerate(self.layout_.labels):
+            if at is not None and self._drawing.arrows[number].label:
+                index.put(("label", number), QRectF(at[0] - 60, at[1] - 10, 120, 20))
+        return index
+
+    def see(self, area: QRectF) -> None:
+        """An area comes into sight: make what is in it, unless it is seen from afar."""
+        if self._far or self._seen.contains(area):
+            return
+        self._seen = area.adjusted(-AHEAD, -AHEAD, AHEAD, AHEAD)
+        for kind, key in self._index.inside(self._seen):
+            if kind == "box":
+                self.boxes[key]
+            elif kind == "group":
+                self.groups[key]
+            elif kind == "arrow":
+                self.arrow(key)
+            elif key not in self._label_items:
+                self._make_label(key)
+
+    def _make_box(self, key: str) -> BoxItem:
+        item = BoxItem(self._faces[key], self.layout_.boxes[key])
+        item.setParentItem(self._sheet)
+        item.set_state(self._states.get(key, self._plain(key)))
+        return item
+
+    def _make_group(self, key: str) -> GroupItem:
+        item = GroupItem(self._group_faces[key], self.layout_.groups[key])
+        item.setParentItem(self._sheet)
+        item.set_state(self._states.get(key, PLAIN))
+        return item
+
+    def arrow(self, number: int) -> ArrowItem:
+        """The item of the drawing's arrow of this number."""
+        item = self._arrow_items.get(number)
+        if item is None:
+            arrow = self._drawing.arrows[number]
+            item = self._arrow_items[number] = ArrowItem(arrow, self.layout_.routes[number])
+            item.setParentItem(self._sheet)
+            item.set_marked(self._marked(number))
+            item.set_dimmed(self._off_way(number))
+        return item
+
+    def _make_label(self, number: int) -> None:
+        at = self.layout_.labels[number]
+        assert at is not None
+        item = self._label_items[number] = LabelItem(label_of(self._drawing.arrows[number]), at)
+        item.setParentItem(self._sheet)
+
+    def part(self, key: str) -> Part | None:
         """The box or the open group of this key; a closed group is found by its group's key too."""
-        return self.boxes.get(key) or self.groups.get(key) or self.boxes.get(f"fold:{key}")
+        for name, among in ((key, self.boxes), (key, self.groups), (f"fold:{key}", self.boxes)):
+            if name in among:
+                return among[name]
+        return None
+
+    def link_of(self, key: str) -> str | None:
+        """The node of the canvas that a box or a group stands for."""
+        part = self.part(key) if key else None
+        return part.link if part is not None else None
+
+    def rect_of(self, key: str) -> Rect | None:
+        """Where a box or an open group stands."""
+        return self.layout_.boxes.get(key) or self.layout_.groups.get(key) or self.layout_.boxes.get(f"fold:{key}")
+
+    def boxes_in(self, key: str) -> frozenset[str]:
+        """The boxes that a group shows, or the box itself."""
+        if key not in self.groups:
+            return frozenset({key}) if key in self.boxes else frozenset()
+        inside = {key}
+        for group in self._drawing.groups:  # a parent comes before what is in it
+            if group.parent in inside:
+                inside.add(group.id)
+        return frozenset(box.id for box in self._drawing.boxes if box.group in inside)
+
+    # -- states --------------------------------------------------------------------------------------------------------
 
     def current_key(self) -> str:
         return self._current
@@ -89,95 +230,149 @@ class TapeScene(QGraphicsScene):
         """Select a box or a group, "" for nothing."""
         if key == self._current:
             return
-        self._mark(self._current, False)
-        self._current = key
-        self._mark(key, True)
+        before, self._current = self._current, key
+        for old, on in ((before, False), (key, True)):
+            part = self.part(old) if old else None
+            if part is not None:
+                self._change(part.key, selected=on)
+                for number in self._touching.get(part.key, ()):
+                    self.arrow(number).set_marked(self._marked(number))
         self.chosen.emit(key)
 
-    def _mark(self, key: str, on: bool) -> None:
-        part = self.part(key) if key else None
+    def _marked(self, number: int) -> bool:
+        arrow = self._drawing.arrows[number]
+        return bool(self._current) and self._current in (arrow.source, arrow.target)
+
+    def _plain(self, key: str) -> State:
+        """The state of a box that is nothing in particular."""
+        return State(dimmed=True) if self._way and key not in self._way else PLAIN
+
+    def _change(self, key: str, **states: bool) -> None:
+        state = replace(self._states.get(key, self._plain(key)), **states)
+        self._states[key] = state
+        part = self.boxes.made.get(key) or self.groups.made.get(key)
         if part is not None:
-            part.set_state(replace(part.state(), selected=on))
-            for arrow in self._touching.get(part.key, ()):
-                arrow.set_marked(on)
+            part.set_state(state)
+        self._tell_marks()
+
+    def _tell_marks(self) -> None:
+        if self._far:
+            shown = [(self.rect_of(key), state) for key, state in self._states.items()]
+            self._marks.set_marked((rectangle(rect), state) for rect, state in shown if rect is not None)
 
     def set_linked(self, links: frozenset[str]) -> None:
         """Outline the groups that stand for these nodes of the canvas."""
         self._linked = links
-        inside = {item.face.box.group for item in self.boxes.values()}
-        for item in self.groups.values():
-            item.set_state(replace(item.state(), linked=item.link in links))
-        for item in self.boxes.values():
-            alone = item.foldable or item.face.box.group is None or item.face.box.group not in inside
-            item.set_state(replace(item.state(), linked=alone and item.link in links))
+        keys = {key for link in links for key in self._by_link.get(link, ())}
+        before = {key for key, state in self._states.items() if state.linked}
+        for key in before ^ keys:
+            self._change(key, linked=key in keys)
+
+    def linked_parts(self) -> list[Part]:
+        """The groups and boxes that are outlined."""
+        keys = [key for key, state in self._states.items() if state.linked]
+        return [part for key in keys if (part := self.part(key)) is not None]
+
+    def set_way(self, boxes: frozenset[str]) -> None:
+        """Let these boxes and the arrows between them stand out, all else step back; none ends that."""
+        if boxes == self._way:
+            return
+        self._way = boxes
+        self.far.set_way(boxes)
+        for key, item in self.boxes.made.items():
+            self._states[key] = state = replace(item.state(), dimmed=bool(boxes) and key not in boxes)
+            item.set_state(state)
+        for number, arrow in self._arrow_items.items():
+            arrow.set_dimmed(self._off_way(number))
+        self._tell_marks()
+
+    @property
+    def way(self) -> frozenset[str]:
+        """The boxes that stand out."""
+        return self._way
+
+    def _off_way(self, number: int) -> bool:
+        arrow = self._drawing.arrows[number]
+        return bool(self._way) and not (arrow.source in self._way and arrow.target in self._way)
 
     def set_far(self, far: bool) -> None:
-        """From afar labels cannot be read and are not there, and all arrows are painted at once."""
+        """From afar texts cannot be read, and everything is painted at once."""
         if far == self._far:
             return
         self._far = far
-        for item in (*self._labels, *self.arrows):
-            item.setVisible(not far)
-        if self._far_arrows is not None:
-            self._far_arrows.setVisible(far)
-
-    def linked_parts(self) -> list[_Part]:
-        """The groups and boxes that are outlined."""
-        return [p for p in (*self.groups.values(), *self.boxes.values()) if p.state().linked]
+        self._sheet.setVisible(not far)
+        self.far.setVisible(far)
+        self._marks.setVisible(far)
+        self._tell_marks()
 
     def hover(self, key: str | None) -> None:
         """The pointer is over this box or group's header."""
         if key == self._hover:
             return
         for old, on in ((self._hover, False), (key, True)):
-            part = self.part(old) if old else None
-            if part is not None:
-                part.set_state(replace(part.state(), hovered=on))
+            if old and self.rect_of(old) is not None:
+                self._change(old, hovered=on)
         self._hover = key
-        part = self.part(key) if key else None
-        self.hovered.emit(part.link if part is not None else None)
+        self.hovered.emit(self.link_of(key) if key else None)
 
-    def part_at(self, at: QPointF) -> BoxItem | GroupItem | None:
+    # -- places --------------------------------------------------------------------------------------------------------
+
+    def part_at(self, at: QPointF) -> Part | None:
         """The box at a point of the scene, or the group in whose header it lies."""
-        for item in self.items(at):
-            if isinstance(item, BoxItem):
-                return item
-            if isinstance(item, GroupItem):
-                return item if item.in_header(at) else None
-        return None
+        here = self._index.inside(QRectF(at.x() - 0.5, at.y() - 0.5, 1, 1))
+        for kind, key in here:
+            if kind == "box" and rectangle(self.layout_.boxes[key]).contains(at):
+                return self.boxes[key]
+        groups = [self.layout_.groups[key] for kind, key in here if kind == "group"]
+        inner = min(groups, key=lambda rect: rect.width * rect.height, default=None)
+        if inner is None or not 0 <= at.y() - inner.y <= HEADER:
+            return None
+        return next(self.groups[key] for kind, key in here if kind == "group" and self.layout_.groups[key] is inner)
 
     def neighbour(self, key: str, direction: str) -> str:
         """The box to go to with an arrow key: along the gradients left and right, to the next one above or below.
 
-        Where no arrow leads on, the nearest box in that direction is next; "" at the end.
+        Where no arrow leads on, the nearest box in that direction is next; "" at the end. Into an open group one goes
+        from its header.
         """
-        here = self.boxes.get(key)
+        rects = self.layout_.boxes
+        if key in self.groups:
+            inside = self.boxes_in(key)
+            return next((box.id for box in self._drawing.boxes if box.id in inside), "")
+        here = rects.get(key)
         if here is None:
-            return next(iter(self.boxes), "")
+            return next(iter(rects), "")
         if direction in ("left", "right"):
-            ends = [
-                arrow.arrow.target if direction == "left" else arrow.arrow.source
-                for arrow in self._touching.get(key, ())
-                if (arrow.arrow.source if direction == "left" else arrow.arrow.target) == key
-            ]
-            main = [end for end in ends if self.boxes[end].face.box.shape != "leaf"] or ends
+            touching = [self._drawing.arrows[number] for number in self._touching.get(key, ())]
+            if direction == "left":
+                ends = [arrow.target for arrow in touching if arrow.source == key]
+            else:
+                ends = [arrow.source for arrow in touching if arrow.target == key]
+            main = [end for end in ends if self._box_of[end].shape != "leaf"] or ends
             if main:
-                return min(main, key=lambda end: abs(self.boxes[end].rect.center[1] - here.rect.center[1]))
+                return min(main, key=lambda end: abs(rects[end].center[1] - here.center[1]))
         return self._nearest(here, direction)
 
-    def _nearest(self, here: BoxItem, direction: str) -> str:
-        x, y = here.rect.center
+    def _nearest(self, here: Rect, direction: str) -> str:
+        x, y = here.center
         best, best_far = "", float("inf")
-        for key, item in self.boxes.items():
-            dx, dy = item.rect.center[0] - x, item.rect.center[1] - y
+        for key, rect in self.layout_.boxes.items():
+            dx, dy = rect.center[0] - x, rect.center[1] - y
             along, across = {"left": (-dx, dy), "right": (dx, dy), "up": (-dy, dx), "down": (dy, dx)}[direction]
             if along > 4 and (far := along + 3 * abs(across)) < best_far:
                 best, best_far = key, far
         return best
 
-    def area_of(self, parts: Iterable[_Part]) -> QRectF:
+    def area_of(self, parts: Iterable[Part]) -> QRectF:
         """The rectangle around some boxes and groups."""
         area = QRectF()
         for part in parts:
             area = area.united(part.sceneBoundingRect())
+        return area
+
+    def area_of_boxes(self, keys: Iterable[str]) -> QRectF:
+        """The rectangle around boxes of these keys."""
+        area = QRectF()
+        for key in keys:
+            area = area.united(rectangle(self.layout_.boxes[key]))
         return area

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QPoint, QRectF, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QMouseEvent, QWheelEvent
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QPaintEvent, QWheelEvent
 from PySide6.QtWidgets import QWidget
 
 from app.views.autograd.items import SIMPLE_BELOW, BoxItem, GroupItem
@@ -84,6 +84,10 @@ class TapeView(RoamingView):
         if fits and hidden > HIDDEN:
             self.ensure_seen(area)
 
+    def paintEvent(self, event: QPaintEvent) -> None:
+        self._scene.see(self.visible_area())
+        super().paintEvent(event)
+
     # -- events --------------------------------------------------------------------------------------------------------
 
     def wheelEvent(self, event: QWheelEvent) -> None:
@@ -153,10 +157,11 @@ class TapeView(RoamingView):
 
     def fold_at(self, key: str) -> None:
         """Ask to open or close the group of this key, or the group that the box of this key stands in."""
-        item = self._scene.boxes.get(key)
         if key in self._scene.groups:
             self.folded.emit(key)
-        elif item is not None and item.foldable:
+            return
+        item = self._scene.boxes.get(key)
+        if item is not None and item.foldable:
             self.folded.emit(key.removeprefix("fold:"))
         elif item is not None and item.face.box.group is not None:
             self.folded.emit(item.face.box.group)
@@ -172,7 +177,7 @@ class TapeView(RoamingView):
             there = self._scene.neighbour(here, _KEYS[key])
             if there:
                 self._scene.choose(there)
-                self.ensure_seen(self._scene.boxes[there].sceneBoundingRect())
+                self.ensure_seen(self._scene.area_of_boxes([there]))
         elif key == Qt.Key.Key_Space and not event.isAutoRepeat():
             self._space = True
         elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and here:
