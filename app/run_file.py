@@ -10,7 +10,7 @@ import msgspec
 from app.data.config import DataConfig, Transform
 from app.frozen import FrozenMap
 from app.sheet_file import Text, decoded, encoded
-from app.training.config import Choice, Group, Schedule, StartWeights, TrainingConfig
+from app.training.config import Choice, Group, OutputLoss, Schedule, StartWeights, TrainingConfig
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
 Amount = Annotated[int, msgspec.Meta(ge=0, le=10_000_000)]
@@ -68,6 +68,16 @@ class GroupRecord(msgspec.Struct, forbid_unknown_fields=True):
     options: dict[str, Any] = {}
 
 
+class OutputLossRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """The loss of an output."""
+
+    output: Text
+    name: Text
+    params: dict[str, Any] = {}
+    weight: Positive = 1.0
+    target: Text = ""
+
+
 class TrainingRecord(msgspec.Struct, forbid_unknown_fields=True):
     """The fields of TrainingConfig."""
 
@@ -100,6 +110,7 @@ class TrainingRecord(msgspec.Struct, forbid_unknown_fields=True):
     anomaly: bool = False
     threads: Annotated[int, msgspec.Meta(ge=0, le=4096)] = 0
     metrics: list[Text] = []
+    losses: list[OutputLossRecord] = []
 
 
 # What stands in every file; the rest is written where it is not the default.
@@ -137,6 +148,11 @@ def training_record(config: TrainingConfig) -> dict[str, Any]:
         own["schedule"] = {**_choice_record(schedule.choice), "per": schedule.per, "warmup": schedule.warmup}
     if config.groups:
         own["groups"] = [{"path": group.path, "options": encoded(group.options)} for group in config.groups]
+    if config.losses:
+        own["losses"] = [
+            {"output": row.output, **_choice_record(row.loss), "weight": row.weight, "target": row.target}
+            for row in config.losses
+        ]
     return _told(config, own)
 
 
@@ -158,6 +174,10 @@ def training_from(record: TrainingRecord) -> TrainingConfig:
         ),
         "recompute": tuple(record.recompute),
         "metrics": tuple(record.metrics),
+        "losses": tuple(
+            OutputLoss(row.output, _choice(row, f"$.training.losses[{number}]"), row.weight, row.target)
+            for number, row in enumerate(record.losses)
+        ),
     }
     return TrainingConfig(**values)
 
@@ -178,7 +198,7 @@ def _choice_record(choice: Choice) -> dict[str, Any]:
     return {"name": choice.name, "params": encoded(choice.params)}
 
 
-def _choice(record: ChoiceRecord | ScheduleRecord, place: str) -> Choice:
+def _choice(record: ChoiceRecord | ScheduleRecord | OutputLossRecord, place: str) -> Choice:
     return Choice(record.name, decoded(record.params, f"{place}.params"))
 
 

@@ -35,6 +35,17 @@ class InputSpec:
 
 
 @dataclass(frozen=True)
+class OutputSpec:
+    """One value that `forward` returns: under a `key` of a dictionary if all have one; `when` is "always", "training"
+    or "eval".
+    """
+
+    name: str
+    key: str | None = None
+    when: str = "always"
+
+
+@dataclass(frozen=True)
 class ClassText:
     """Which node each line and attribute of one class of the text belongs to.
 
@@ -71,6 +82,7 @@ class Source:
     (`conv1`, `layers.0`), which are the prefixes of its state_dict keys. Both are of the network's own nodes; `within`
     gives those of a block, and in `further` those of repetitions that stand beside the first. `classes` has every class
     of the text by the name of its block, the network's under "". `files` are those that the text imports classes from.
+    `ends` says more of the outputs, and has those too that come back in evaluation alone.
     """
 
     text: str
@@ -82,22 +94,42 @@ class Source:
     classes: FrozenMap[str, ClassText] = field(default_factory=FrozenMap)
     files: tuple[LayerFile, ...] = ()
     further: FrozenMap[str, tuple[str, ...]] = field(default_factory=FrozenMap)
+    ends: tuple[OutputSpec, ...] = ()
 
     def within(self, path: Path) -> Source:
         """The same text with the lines and modules of the block at a path; without any if there is no such block."""
-        part, prefix = self.classes.get("", ClassText(self.lines, self.modules)), ""
+        part, prefix = self.whole, ""
         for node, number in path:
-            turns = part.placed.get(node)
-            if node not in part.modules or not (turns or node in part.blocks):
+            inner = self.inside(part, node, number)
+            if inner is None:
                 return replace(self, lines=FrozenMap(), modules=FrozenMap())
             prefix += f"{part.module(node, number)}."
-            part = turns[min(number, len(turns) - 1)] if turns else self.classes[part.blocks[node]]
+            part = inner
         modules = FrozenMap({node: prefix + name for node, name in part.modules.items()})
         further = {
             node: tuple(prefix + part.module(node, number) for number in range(1, count))
             for node, count in part.spread.items()
         }
         return replace(self, lines=part.lines, modules=modules, further=FrozenMap(further))
+
+    @property
+    def whole(self) -> ClassText:
+        """The class of the network."""
+        return self.classes.get("", ClassText(self.lines, self.modules))
+
+    def inside(self, part: ClassText, node: str, number: int) -> ClassText | None:
+        """The class of one repetition of a node in `part`, None if the node is no block there."""
+        turns = part.placed.get(node)
+        if node not in part.modules or not (turns or node in part.blocks):
+            return None
+        return turns[min(number, len(turns) - 1)] if turns else self.classes[part.blocks[node]]
+
+    @property
+    def forms(self) -> tuple[tuple[OutputSpec, ...], ...]:
+        """What `forward` returns, in order: in training, and in evaluation where that is something else."""
+        ends = self.ends or tuple(OutputSpec(name) for name in self.outputs)
+        training, evaluation = (tuple(end for end in ends if end.when != other) for other in ("eval", "training"))
+        return (training,) if training == evaluation else (training, evaluation)
 
     @property
     def filename(self) -> str:

@@ -24,7 +24,7 @@ from app.data.config import DataConfig, Transform
 from app.frozen import FrozenMap
 from app.project import Project
 from app.project_file import ProjectFileError, dumps, loads, read, write
-from app.training.config import Choice, Group, Schedule, TrainingConfig
+from app.training.config import Choice, Group, OutputLoss, Schedule, TrainingConfig
 from tests.builder_nets import net
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -120,6 +120,7 @@ OTHER_RUN = TrainingConfig(
     anomaly=True,
     threads=2,
     metrics=("f1", "auroc"),
+    losses=(OutputLoss("fc", Choice("MSELoss"), 0.5, "(input)"), OutputLoss("aux", Choice("L1Loss"))),
 )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from app.data.config import DataConfig
 from app.frozen import FrozenMap
 from app.source import InputSpec, Source
-from app.training.config import Choice, Group, Schedule, TrainingConfig
+from app.training.config import INPUT, Choice, Group, OutputLoss, Schedule, TrainingConfig
 from app.training.events import Event, StepDone
 from app.training.job import Job
 from app.training.loop import train
@@ -75,6 +75,21 @@ SMALL_NET = net(
 BAD_NET = net(
     ["self.drop1 = nn.Dropout(0.96)", "self.linear1 = nn.Linear(64, 10)"],
     ["x = self.drop1(x.flatten(1))", "x = x / x.sum(1, keepdim=True)", "return self.linear1(x)"],
+)
+
+# Which digit it is, and the picture again.
+TWO_OUTPUTS = replace(
+    net(
+        ["self.linear1 = nn.Linear(64, 16)", "self.drop1 = nn.Dropout(0.2)", "self.digit = nn.Linear(16, 10)",
+         "self.again = nn.Linear(16, 64)"],
+        ["x = self.drop1(F.relu(self.linear1(x.flatten(1))))", "y = self.again(x)",
+         "return self.digit(x), y.reshape(-1, 1, 8, 8)"],
+    ),
+    outputs=("digit", "again"),
+)  # fmt: skip
+TWO_LOSSES = (
+    OutputLoss("digit", Choice("CrossEntropyLoss", FrozenMap(label_smoothing=0.1))),
+    OutputLoss("again", Choice("MSELoss"), 0.5, INPUT),
 )
 
 # Ways of taking a step, by what they are called.

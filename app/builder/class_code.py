@@ -19,6 +19,7 @@ from app.builder.shapes import Inside
 from app.builder.value_types import NumberType, TensorType
 from app.builder.variables import in_place, variables
 from app.builder.whole_net import whole_net
+from app.source import OutputSpec
 
 
 class ClassWriter:
@@ -267,3 +268,13 @@ class ClassWriter:
         """The outputs that come back in training, in order."""
         ends = [step for step in self.steps if step.spec.kind == "output"]
         return tuple(self.outputs[step.id] for step in ends if self._when(step) != "eval")
+
+    @property
+    def ends(self) -> tuple[OutputSpec, ...]:
+        """All outputs, with their keys and when they come back."""
+        ends = [step for step in self.steps if step.spec.kind == "output"]
+        keys = [self.results[step.id].resolved.get("key") if self.made.block is None else None for step in ends]
+        return tuple(
+            OutputSpec(self.outputs[step.id], None if key is None else str(key), self._when(step))
+            for step, key in zip(ends, keys, strict=True)
+        )

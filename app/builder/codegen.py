@@ -46,6 +46,7 @@ def generate(walk: Plan, results: Mapping[str, StepResult], graph: Graph, name: 
         text="\n".join(text) + "\n",
         inputs=tuple(_input_spec(net, step) for step in net.steps if step.spec.kind == "input"),
         outputs=net.returned,
+        ends=net.ends,
         lines=classes[""].lines,
         modules=classes[""].modules,
         class_name=name,

@@ -21,17 +21,16 @@ def read_csv(
     separator: str,
     header: bool,
     columns: Mapping[int, Sequence[str] | None],
-    target: int,
-    classes: Sequence[str] | None,
-) -> tuple[Tensor, Tensor, list[str]]:
+    targets: Mapping[str, tuple[int, Sequence[str] | None]],
+) -> tuple[Tensor, Any, list[str]]:
     """Rows of a table in text: inputs (N, values), and class ids (N,) or values to predict (N, 1).
 
-    `columns` are the places of the inputs: a number each, or one value for each of the texts that are named. `classes`
-    are the texts of the target, None for numbers.
+    `columns` are the places of the inputs: a number each, or one value for each of the texts that are named. `targets`
+    are the place of each target and its texts, None for numbers; the labels of several are a dictionary by name.
     """
     inputs: list[list[float]] = []
-    labels: list[float] = []
-    ids = {text: number for number, text in enumerate(classes or ())}
+    labels: dict[str, list[float]] = {name: [] for name in targets}
+    ids = {name: {text: i for i, text in enumerate(texts or ())} for name, (_, texts) in targets.items()}
     bad: list[str] = []
     with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
         table = csv.reader(file, delimiter=separator)
@@ -45,15 +44,28 @@ def read_csv(
                 if len(row) != width:
                     raise ValueError(f"{len(row)} fields instead of {width}")
                 values = [value for place, texts in columns.items() for value in cell_values(row[place], texts, place)]
-                known = cell_values(row[target], None, target)[0] if classes is None else ids[row[target].strip()]
-            except (ValueError, KeyError) as error:
-                words = error if isinstance(error, ValueError) else f"column {target + 1} is no class, but {error}"
-                bad.append(f"row {table.line_num}: {words}")
+                known = {}
+                for name, (place, texts) in targets.items():
+                    text = row[place].strip()
+                    if texts is not None and text not in ids[name]:
+                        raise ValueError(f"column {place + 1} is no class, but {text!r}")
+                    known[name] = cell_values(text, None, place)[0] if texts is None else ids[name][text]
+            except ValueError as error:
+                bad.append(f"row {table.line_num}: {error}")
                 continue
             inputs.append(values)
-            labels.append(known)
-    known_all = torch.tensor(labels, dtype=torch.float32).unsqueeze(1) if classes is None else torch.tensor(labels)
-    return torch.tensor(inputs, dtype=torch.float32), known_all, bad
+            for name, value in known.items():
+                labels[name].append(value)
+    known_all = {name: torch.tensor(values) for name, values in labels.items()}
+    for name, (_, texts) in targets.items():
+        if texts is None:
+            known_all[name] = torch.tensor(labels[name], dtype=torch.float32).unsqueeze(1)
+    return torch.tensor(inputs, dtype=torch.float32), alone(known_all), bad
+
+
+def alone(labels: dict[str, Any]) -> Any:
+    """Labels by name; those of a single target without it."""
+    return labels if len(labels) > 1 else next(iter(labels.values()))
 
 
 def cell_values(text: str, texts: Sequence[str] | None, place: int) -> list[float]:
@@ -73,35 +85,45 @@ def cell_values(text: str, texts: Sequence[str] | None, place: int) -> list[floa
     return [value]
 
 
-def read_tensors(path: Path, inputs: str, labels: str) -> tuple[Tensor, Tensor, list[str]]:
-    """Two tensors of a .npz or .pt file by their names, or of two .npy files; samples that are not finite are bad."""
+def read_tensors(path: Path, inputs: str, labels: Sequence[str]) -> tuple[Tensor, Any, list[str]]:
+    """Tensors of a .npz or .pt file by their names, or of two .npy files; samples that are not finite are bad.
+
+    The labels of several targets are a dictionary by name.
+    """
     if path.suffix == ".pt":
         held = torch.load(path, map_location="cpu", weights_only=True)
         held = held if isinstance(held, dict) else {str(number): value for number, value in enumerate(held)}
-        samples, known = held[inputs], held[labels]
+        samples, given = held[inputs], {name: held[name] for name in labels}
     else:
         import numpy as np
 
         if path.suffix == ".npy":
-            samples, known = (torch.from_numpy(np.load(file, allow_pickle=False)) for file in (path, Path(labels)))
+            samples = torch.from_numpy(np.load(path, allow_pickle=False))
+            given = {name: torch.from_numpy(np.load(Path(name), allow_pickle=False)) for name in labels}
         else:
             with np.load(path, allow_pickle=False) as arrays:
-                samples, known = torch.from_numpy(arrays[inputs]), torch.from_numpy(arrays[labels])
-    if samples.ndim == 0 or known.ndim == 0 or len(samples) != len(known):
-        raise ValueError(f"{tuple(samples.shape)} inputs do not go with {tuple(known.shape)} labels")
+                samples = torch.from_numpy(arrays[inputs])
+                given = {name: torch.from_numpy(arrays[name]) for name in labels}
+    for known in given.values():
+        if samples.ndim == 0 or known.ndim == 0 or len(samples) != len(known):
+            raise ValueError(f"{tuple(samples.shape)} inputs do not go with {tuple(known.shape)} labels")
     samples = samples if samples.dtype in (torch.uint8, torch.int64) else samples.to(kind_of(samples))
-    known = known.to(kind_of(known))
-    if known.is_floating_point():
-        known = known.unsqueeze(1) if known.ndim == 1 else known
-    elif known.ndim == 2 and known.shape[1] == 1:
-        known = known.flatten()
     good = samples.flatten(1).isfinite().all(1) if samples.ndim > 1 else samples.isfinite()
-    good &= known.flatten(1).isfinite().all(1) if known.ndim > 1 else known.isfinite()
-    if not known.is_floating_point():
-        good &= (known >= 0).reshape(len(known), -1).all(1)
+    for name, known in given.items():
+        known = known.to(kind_of(known))
+        if known.is_floating_point():
+            known = known.unsqueeze(1) if known.ndim == 1 else known
+        elif known.ndim == 2 and known.shape[1] == 1:
+            known = known.flatten()
+        good &= known.flatten(1).isfinite().all(1) if known.ndim > 1 else known.isfinite()
+        if not known.is_floating_point():
+            good &= (known >= 0).reshape(len(known), -1).all(1)
+        given[name] = known
     words = "a value that is not finite, or a class below 0"
     bad = [f"sample {number}: {words}" for number in (~good).nonzero().flatten().tolist()]
-    return (samples, known, bad) if not bad else (samples[good], known[good], bad)
+    if bad:
+        samples, given = samples[good], {name: known[good] for name, known in given.items()}
+    return samples, alone(given), bad
 
 
 def kind_of(values: Tensor) -> torch.dtype:
@@ -183,9 +205,10 @@ def read_dataset(
     timeout: float,
     watch: Callable[[int, int, str], None] | None = None,
     guard: Callable[[], Any] = nullcontext,
-) -> tuple[Tensor, Tensor, list[str]]:
+) -> tuple[Tensor, Any, list[str]]:
     """All samples of a Dataset, map-style or iterable: inputs (N, ...) and labels (N, ...), in its own order.
 
+    Where the target of a sample is a tuple or a dictionary, the labels are a dictionary by name (1, 2 ... of a tuple).
     A DataLoader reads them, `workers` processes at a time; what they draw from torch's generator is the same each time.
     """
     iterable = isinstance(dataset, IterableDataset)
@@ -196,7 +219,7 @@ def read_dataset(
         generator=torch.Generator().manual_seed(0),
     )  # fmt: skip
     inputs: list[Tensor] = []
-    labels: list[Tensor] = []
+    labels: dict[str, list[Tensor]] = {}
     bad: list[str] = []
     total, done, waiting = 0 if iterable else len(dataset), 0, iter(loader)
     while True:
@@ -209,20 +232,35 @@ def read_dataset(
             try:
                 if isinstance(sample, str):
                     raise ValueError(sample)
-                value, label = torch.as_tensor(sample[0]), torch.as_tensor(sample[1])
-                if inputs and (value.shape, label.shape) != (inputs[0].shape, labels[0].shape):
-                    raise ValueError(f"it is {tuple(value.shape)}, {tuple(label.shape)}, and the first one is not")
+                value, label = torch.as_tensor(sample[0]), targets_of(sample[1])
+                if not inputs:
+                    labels = {name: [] for name in label}
+                shapes = (value.shape, *(one.shape for one in label.values()))
+                if inputs and shapes != (inputs[0].shape, *(labels[name][0].shape for name in label)):
+                    raise ValueError(f"it is {', '.join(str(tuple(s)) for s in shapes)}, and the first one is not")
             except (ValueError, TypeError, IndexError, KeyError, RuntimeError) as error:
                 bad.append(f"sample {number}: {error}")
                 continue
             inputs.append(value)
-            labels.append(label)
+            for name, one in label.items():
+                labels[name].append(one)
         done += len(samples)
         if watch is not None:
             watch(done, max(total, done), "samples")
     if not inputs:
         return torch.empty(0), torch.empty(0), bad
-    values, known = torch.stack(inputs), torch.stack(labels)
+    values = torch.stack(inputs)
     values = values if values.dtype == torch.uint8 else values.to(kind_of(values))
-    known = known.to(kind_of(known))
-    return values, known.unsqueeze(1) if known.is_floating_point() and known.ndim == 1 else known, bad
+    given = {name: torch.stack(known).to(kind_of(known[0])) for name, known in labels.items()}
+    for name, known in given.items():
+        given[name] = known.unsqueeze(1) if known.is_floating_point() and known.ndim == 1 else known
+    return values, alone(given), bad
+
+
+def targets_of(target: Any) -> dict[str, Tensor]:
+    """The targets of a sample by name; that of an only one is "target"."""
+    if isinstance(target, Mapping):
+        return {str(name): torch.as_tensor(one) for name, one in target.items()}
+    if isinstance(target, tuple):
+        return {f"target {number}": torch.as_tensor(one) for number, one in enumerate(target, 1)}
+    return {"target": torch.as_tensor(target)}

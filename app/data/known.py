@@ -32,6 +32,7 @@ _FAKE = (
 _CSV = (
     Option("inputs", "names", (), doc="Columns to learn from; all but the target where none is named."),
     Option("target", "str", "", doc="The column to predict; the last where none is named."),
+    Option("more_targets", "names", (), doc="Columns to predict beside the target, for nets of several outputs."),
     Option("task", "choice", "auto", choices=("auto", "classes", "values"), doc="Classes, or values to predict."),
     Option("categories", "names", (), doc="Columns of numbers that stand for kinds: a value for each of them."),
     Option("numbers", "names", (), doc="Columns to read as numbers, whatever else is in them."),
@@ -41,7 +42,8 @@ _CSV = (
 )
 _TENSORS = (
     Option("inputs", "str", "", doc="Name of the inputs in the file; found by itself where it is x, data ..."),
-    Option("labels", "str", "", doc="Name of the labels in the file; found by itself where it is y, targets ..."),
+    Option("labels", "str", "",
+           doc="Name of the labels in the file; found by itself where it is y, targets ... Commas between several."),
     Option("labels_file", "str", "", doc="The .npy file with the labels, for inputs in a .npy file."),
     replace(STANDARDISE, default=False),
 )

@@ -20,13 +20,24 @@ from app.data.config import DataConfig
 from app.data.known import DIGITS
 from app.data.samples import TensorSamples
 from app.data.sources import SOURCES, Watch, is_present, options_of, spec_of
-from app.data.spec import CLASSES, VALUES, DataError, DataInfo, Dataset, NotDownloaded, ReadingStopped, SourceSpec
+from app.data.spec import (
+    CLASSES,
+    VALUES,
+    DataError,
+    DataInfo,
+    Dataset,
+    NotDownloaded,
+    ReadingStopped,
+    SourceSpec,
+    TargetInfo,
+)
 from app.data.splits import split_in_order, standardised, stratified_split
+from app.data.targets import Targets, first
 from app.data.transforms import readying
 from app.frozen import FrozenMap
 from app.rng import borrowed
 
-Pair = tuple[Tensor, Tensor]
+Pair = tuple[Tensor, Any]  # inputs, and labels: a tensor, or Targets
 Parts = tuple[Pair, Pair, Pair]
 
 
@@ -59,7 +70,7 @@ class Found:
 
     spec: SourceSpec
     inputs: Tensor
-    labels: Tensor
+    labels: Any  # a tensor, or Targets
 
 
 def read_files(config: DataConfig, watch: Watch) -> Found:
@@ -99,17 +110,22 @@ def _read_files(config: DataConfig, watch: Watch) -> Found:
     if not len(inputs):
         first = f" The first: {bad[0]}." if bad else ""
         raise DataError(f"{path} has no sample that can be read.{first}")
+    labels = Targets(labels) if isinstance(labels, dict) else labels
     return Found(_described(spec, path, survey, inputs, labels, tuple(bad)), inputs, labels)
 
 
 def _described(
-    spec: SourceSpec, path: Path, survey: surveys.Survey, inputs: Tensor, labels: Tensor, bad: tuple[str, ...]
+    spec: SourceSpec, path: Path, survey: surveys.Survey, inputs: Tensor, labels: Any, bad: tuple[str, ...]
 ) -> SourceSpec:
     """What is known of files once they are read."""
+    targets = survey.targets
+    if isinstance(labels, Targets) and not targets:
+        targets = tuple(_target(name, inputs, part) for name, part in labels.parts.items())
+    labels = first(labels)
     told = spec.key in ("file.tensors", own_dataset.KEY)
     task, classes = surveys.task_of(inputs, labels) if told else survey.task, survey.classes
     if told and task != VALUES:
-        classes = tuple(map(str, range(int(labels.max()) + 1)))
+        classes = _numbers(labels)
     per_class = torch.bincount(labels, minlength=len(classes)).tolist() if task == CLASSES else [len(labels)]
     return replace(
         spec,
@@ -126,7 +142,18 @@ def _described(
         arguments=FrozenMap(survey.arguments),
         as_bytes=inputs.dtype == torch.uint8,
         all_columns=survey.all_columns,
+        targets=targets,
     )
+
+
+def _target(name: str, inputs: Tensor, labels: Tensor) -> TargetInfo:
+    task = surveys.task_of(inputs, labels)
+    return TargetInfo(name, task, () if task == VALUES else _numbers(labels), tuple(labels.shape[1:]))
+
+
+def _numbers(labels: Tensor) -> tuple[str, ...]:
+    """The names of classes that are told by number alone."""
+    return tuple(map(str, range(int(labels.max()) + 1)))
 
 
 def _split(config: DataConfig, spec: SourceSpec, options: Mapping[str, Any], whole: Pair) -> Parts:
@@ -135,7 +162,7 @@ def _split(config: DataConfig, spec: SourceSpec, options: Mapping[str, Any], who
     if spec.key == "file.text":
         split = split_in_order(len(labels), *shares)
     else:
-        ids = labels if spec.task == CLASSES else torch.zeros(len(labels))
+        ids = first(labels) if spec.task == CLASSES else torch.zeros(len(labels))
         split = stratified_split(ids, *shares, config.split_seed)
     if options.get("standardise"):
         inputs = standardised(inputs, split[0])
@@ -166,7 +193,7 @@ def _dataset(config: DataConfig, spec: SourceSpec, parts: Parts) -> Dataset:
         raise DataError(f"{spec.label}: no sample is left to train on. Make validation_fraction smaller.")
     with borrowed():
         inputs, _ = next(training.batches([torch.arange(1)]))
-    labels, classes = training.labels, len(spec.classes)
+    labels, classes = first(training.labels), len(spec.classes)
     info = DataInfo(
         spec.key,
         spec.label,
@@ -181,6 +208,7 @@ def _dataset(config: DataConfig, spec: SourceSpec, parts: Parts) -> Dataset:
         () if spec.task == VALUES else tuple(torch.bincount(labels.flatten(), minlength=classes).tolist()),
         spec.label_shape,
         spec.notes,
+        spec.targets,
     )
     return Dataset(training, validation, test, info)
 

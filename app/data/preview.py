@@ -14,6 +14,7 @@ from app.data.readers import as_floats
 from app.data.samples import TensorSamples
 from app.data.sources import Watch, load, look
 from app.data.spec import CLASSES, TOKENS, DataInfo, Dataset, SourceSpec
+from app.data.targets import first
 
 SHOWN = 8
 COLUMNS = 4
@@ -49,6 +50,7 @@ def preview(config: DataConfig, root: str | Path | None, batch: int, watch: Watc
     data, spec = load(config, root, watch), look(config, watch)
     inputs, labels = data.batch(batch)
     real = inputs.double()
+    labels = first(labels)
     few, known = inputs[:SHOWN], labels[:SHOWN]
     return Preview(
         spec,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,13 +29,13 @@ class Samples(Protocol):
 
 @dataclass(frozen=True)
 class TensorSamples:
-    """Samples that lie on the device as they are: inputs (N, ...) and labels (N, ...).
+    """Samples that lie on the device as they are: inputs (N, ...) and labels (N, ...), or Targets of several.
 
     `ready` makes of the inputs of a batch what the net gets; None where they are that already.
     """
 
     inputs: Tensor
-    labels: Tensor
+    labels: Any
     ready: Callable[[Tensor], Tensor] | None = None
 
     def __len__(self) -> int:

@@ -92,6 +92,20 @@ class Option:
 
 
 @dataclass(frozen=True)
+class TargetInfo:
+    """One of the targets of a sample: its task, see `app.training.metrics.Task`, and its shape without the batch."""
+
+    name: str
+    task: str
+    classes: tuple[str, ...] = ()
+    label_shape: tuple[int, ...] = ()
+
+    @property
+    def labels_per_sample(self) -> int:
+        return math.prod(self.label_shape)
+
+
+@dataclass(frozen=True)
 class SourceSpec:
     """What is known of a source without reading it, or once it was read.
 
@@ -103,7 +117,8 @@ class SourceSpec:
     that reads one of the person's; until it is read its `shape` and `per_class` are empty. `columns` names the values
     of a table. `sized` works out what the options decide. Once a file is read, `bad` names what of it could not be,
     `arguments` are those that its reader was called with, and `all_columns` are those that there are to choose from.
-    `as_bytes` says that samples are kept as bytes and become numbers in [0, 1] a batch at a time.
+    `as_bytes` says that samples are kept as bytes and become numbers in [0, 1] a batch at a time. Where a sample has
+    several `targets`, task, classes and label are those of the first.
     """
 
     key: str
@@ -129,6 +144,12 @@ class SourceSpec:
     arguments: FrozenMap[str, Any] = field(default_factory=FrozenMap)
     all_columns: tuple[str, ...] = ()
     as_bytes: bool = False
+    targets: tuple[TargetInfo, ...] = ()
+
+    @property
+    def known_targets(self) -> tuple[TargetInfo, ...]:
+        """All targets; the name of an only one is empty."""
+        return self.targets or (TargetInfo("", self.task, self.classes, self.label_shape),)
 
     @property
     def is_read(self) -> bool:
@@ -149,7 +170,8 @@ class SourceSpec:
 class DataInfo:
     """What was read: shapes without the batch, torch's name of the dtype, counts of samples.
 
-    `class_counts` are the training samples (or tokens) of each class, empty for values.
+    `class_counts` are the training samples (or tokens) of each class, empty for values. Where a sample has several
+    `targets`, what is said of task, classes and labels is of one of them.
     """
 
     source: str
@@ -165,6 +187,12 @@ class DataInfo:
     class_counts: tuple[int, ...] = ()
     label_shape: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
+    targets: tuple[TargetInfo, ...] = ()
+
+    @property
+    def known_targets(self) -> tuple[TargetInfo, ...]:
+        """All targets; the name of an only one is empty."""
+        return self.targets or (TargetInfo("", self.task, self.classes, self.label_shape),)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.data import own_dataset
-from app.data.spec import CLASSES, TOKENS, VALUES, DataError
+from app.data.spec import CLASSES, TOKENS, VALUES, DataError, TargetInfo
 from app.frozen import FrozenMap
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class Survey:
     columns: tuple[str, ...] = ()
     all_columns: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    targets: tuple[TargetInfo, ...] = ()
 
 
 def survey_csv(path: Path, options: Mapping[str, Any]) -> Survey:
@@ -44,15 +45,23 @@ def survey_csv(path: Path, options: Mapping[str, Any]) -> Survey:
     kinds = {place: _texts(names[place], cells[place], options) for place in range(len(names))}
     chosen = [_place(name, names) for name in options["inputs"]]
     notes = []
+    targets = [target, *(_place(name, names) for name in options["more_targets"])]
+    if len(set(targets)) < len(targets):
+        raise DataError(f"A column of {path.name} is named twice as a target: {names[target]}. Take one away.")
     if not chosen:
-        long = [p for p, texts in kinds.items() if p != target and texts is not None and len(texts) > MOST_TEXTS]
-        chosen = [place for place in range(len(names)) if place != target and place not in long]
+        long = [p for p, texts in kinds.items() if p not in targets and texts is not None and len(texts) > MOST_TEXTS]
+        chosen = [place for place in range(len(names)) if place not in targets and place not in long]
         notes += [f"{names[p]} is left out: it has {len(kinds[p] or ()):,} different texts." for p in long]
-    if target in chosen:
-        raise DataError(f"{names[target]} is the target and an input of {path.name}. Take one of the two away.")
+    both = next((place for place in targets if place in chosen), None)
+    if both is not None:
+        raise DataError(f"{names[both]} is the target and an input of {path.name}. Take one of the two away.")
     if not chosen:
         raise DataError(f"{path.name} has no column to learn from besides {names[target]}.")
-    classes = _classes(cells[target], options["task"])
+    kinds_of = {
+        place: _classes(cells[place], options["task"] if place == target else _wanted(names[place], options))
+        for place in targets
+    }
+    classes = kinds_of[target]
     columns = tuple(_named(names, kinds, chosen))
     if len(columns) > WIDEST:
         raise DataError(f"{path.name} makes {len(columns):,} values a row. Leave out columns with many texts.")
@@ -60,11 +69,20 @@ def survey_csv(path: Path, options: Mapping[str, Any]) -> Survey:
         "separator": _separator(path, options),
         "header": options["header"],
         "columns": FrozenMap({place: kinds[place] for place in chosen}),
-        "target": target,
-        "classes": classes,
+        "targets": FrozenMap({names[place]: (place, texts) for place, texts in kinds_of.items()}),
     }
     task = VALUES if classes is None else CLASSES
-    return Survey(arguments, task, classes or (), columns, tuple(names), tuple(notes))
+    told = tuple(
+        TargetInfo(names[place], VALUES if texts is None else CLASSES, texts or (), (1,) if texts is None else ())
+        for place, texts in kinds_of.items()
+    )
+    several = told if len(told) > 1 else ()
+    return Survey(arguments, task, classes or (), columns, tuple(names), tuple(notes), several)
+
+
+def _wanted(name: str, options: Mapping[str, Any]) -> str:
+    """What a further target is taken as."""
+    return VALUES if name in options["numbers"] else CLASSES if name in options["categories"] else "auto"
 
 
 def _named(names: list[str], kinds: Mapping[int, tuple[str, ...] | None], chosen: list[int]) -> list[str]:
@@ -152,20 +170,22 @@ def survey_tensors(path: Path, options: Mapping[str, Any]) -> Survey:
     if path.suffix == ".npy":
         if not options["labels_file"]:
             raise DataError(f"{path.name} holds the inputs; choose the .npy file with the labels (labels_file).")
-        return Survey({"inputs": "", "labels": options["labels_file"]})
+        return Survey({"inputs": "", "labels": (options["labels_file"],)})
     names = _tensor_names(path)
     found = {}
     for role, usual in (("inputs", ("x", "inputs", "data", "images", "features", "x_train")),
                         ("labels", ("y", "labels", "targets", "target", "y_train"))):  # fmt: skip
         wanted = options[role]
-        if wanted and wanted not in names:
-            raise DataError(f"{path.name} has no “{wanted}”. It has: {', '.join(names[:20])}.")
+        several = [wanted] if wanted in names else [name.strip() for name in wanted.split(",") if name.strip()]
+        for name in several:
+            if name not in names or (role == "inputs" and len(several) > 1):
+                raise DataError(f"{path.name} has no “{name}”. It has: {', '.join(names[:20])}.")
         place = int(role == "labels")
         guess = next((name for word in usual for name in names if name.lower() == word), "")
-        found[role] = wanted or guess or (names[place] if len(names) == 2 else "")
-    if not all(found.values()) or found["inputs"] == found["labels"]:
+        found[role] = tuple(dict.fromkeys(several)) or (guess or (names[place] if len(names) == 2 else ""),)
+    if not all(found["inputs"] + found["labels"]) or found["inputs"][0] in found["labels"]:
         raise DataError(f"Say which of {', '.join(names[:20])} in {path.name} are inputs and which are labels.")
-    return Survey(found)
+    return Survey({"inputs": found["inputs"][0], "labels": found["labels"]})
 
 
 def _tensor_names(path: Path) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from string import Template
 
 from app.data.sources import look
-from app.export import script_data, script_distributed, script_scores
+from app.export import script_data, script_distributed, script_scores, script_several
 from app.export import script_steps as steps
 from app.export.script_text import quoted
 from app.export.weights import save_pt
@@ -51,7 +51,7 @@ $processes_constants$run_constants$constants
 $readers
 
 
-def load_data($load_arguments) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def load_data($load_arguments) -> tuple[Tensor, $labels, Tensor, $labels]:
     """Training and validation data: $data_words, twice."""
 $load
 
@@ -66,7 +66,7 @@ def pick_device(name: str) -> torch.device:
 
 
 def evaluate(
-    model: nn.Module, loss_function: nn.Module, samples: Tensor, labels: Tensor
+    model: nn.Module, loss_function: nn.Module, samples: Tensor, labels: $labels
 ) -> tuple[float | None, float | None$scores_type]:
     """Mean loss and accuracy in eval mode; None for both if there are no samples."""
     if not len(samples):
@@ -128,7 +128,7 @@ $counted
                 raise SystemExit(f"The loss of step {step} is {value}: make the learning rate smaller.")
             total += value * len(every)
             if args.json:
-                say("step", epoch=epoch, step=step, loss=value)$limits
+                say("step", epoch=epoch, step=step, loss=value)$parts$limits
 $interrupted
         train_loss, train_accuracy = total / seen, $accuracy
         val_loss, val_accuracy$scores = evaluate($validated, loss_function, val_samples, val_labels)$end_of_epoch
@@ -191,10 +191,13 @@ def training_script(
     spec = look(job.data)
     words, option, put = _start_parts(training.start is not None, start_file(Path(script)).name)
     data, terms = script_data.data_parts(job, spec), script_data.terms(job, spec)
+    chief = terms.several.chief_spec() if terms.several is not None else spec
     parts = {
-        **script_data.accuracy(terms, spec),
+        **script_data.accuracy(terms, chief),
+        "labels": "Targets" if spec.targets else "Tensor",
+        "parts": steps.told_parts(training),
         "seeds": steps.seeds(training),
-        "made": steps.made(training, script_data.balance(job, spec)),
+        "made": steps.made(training, script_data.balance(job, spec), terms.several),
         "before": steps.before(training),
         "order": steps.order(training, job.data.shuffle, job.data.drop_last),
         "numbered": steps.numbered(training),
@@ -209,15 +212,17 @@ def training_script(
         "end_of_epoch": _after(steps.end_of_epoch(training)),
         "end_of_run": steps.end_of_run(training) + "\n" * bool(steps.end_of_run(training)),
         "evaluated": steps.evaluated(training, terms),
-        **script_scores.parts(training, spec),
-        "run_constants": steps.constants(training),
-        "torch_imports": steps.imports(training, terms.target.startswith("F.")) + script_scores.imports(training)
+        **script_scores.parts(training, chief, terms),
+        "run_constants": steps.constants(training) + script_several.constants(job),
+        "torch_imports": steps.imports(training, terms.target.startswith("F.") or bool(training.losses))
+        + script_scores.imports(training)
         + script_data.torch_imports(job),
     }
     own = ["import os\nimport random\n", "import time\n" if training.max_minutes is not None else ""]
     own += [data["imports"], script_distributed.imports(hands), steps.typing_imports(training)]
+    own += [script_several.imports(job, spec)]
     data["imports"] = "".join(sorted(_merged("".join(own).splitlines()), key=_by_module))
-    data["readers"] += steps.helpers(training) + script_scores.helpers(training)
+    data["readers"] += script_several.helpers(job, spec) + steps.helpers(training) + script_scores.helpers(training)
     data["needs"] += ", and torchmetrics" * bool(training.metrics)
     return _SCRIPT.substitute(
         data,

@@ -18,6 +18,7 @@ from app.data.sources import look, options_of
 from app.data.spec import CLASSES, TOKENS, VALUES, SourceSpec
 from app.data.transform_list import calls as transform_calls
 from app.data.transform_list import is_random
+from app.export.script_several import several
 from app.export.script_steps import Terms
 from app.export.script_text import quoted
 from app.training.choices import CLASS_IDS, LOSSES
@@ -101,7 +102,8 @@ def _constants(data: DataConfig, spec: SourceSpec, reading: Reading) -> list[str
 
 
 def _split_lines(spec: SourceSpec, options: Mapping[str, Any], reading: Reading) -> list[str]:
-    ids = "labels" if spec.task == CLASSES else "torch.zeros(len(labels))"
+    first = f'labels["{spec.targets[0].name}"]' if spec.targets else "labels"
+    ids = first if spec.task == CLASSES else "torch.zeros(len(labels))"
     split = f"stratified_split({ids}, VALIDATION_FRACTION, TEST_FRACTION, SPLIT_SEED)"
     if spec.key == "file.text":
         split = "split_in_order(len(labels), VALIDATION_FRACTION, TEST_FRACTION)"
@@ -109,6 +111,7 @@ def _split_lines(spec: SourceSpec, options: Mapping[str, Any], reading: Reading)
         *reading.missing,
         f"samples, labels{', bad' if reading.left_out else ''} = {reading.call}",
         *reading.left_out,
+        *(["labels = Targets(labels)"] if spec.targets else []),
         f"training, validation, _ = {split}",
     ]
     if options.get("standardise"):
@@ -137,21 +140,25 @@ def _words(spec: SourceSpec) -> str:
 
 def terms(job: Job, spec: SourceSpec) -> Terms:
     """What the lines of a step say of a batch of these data."""
+    own = several(job, spec)
+    spec = own.chief_spec() if own is not None else spec
+    answer, known = ("output", "labels[batch]") if own is None else (own.answer, own.label)
     ids = LOSSES.get(job.training.loss.name) == CLASS_IDS
     target, output = "labels[batch]", "output"
-    if spec.task != VALUES and not ids:
+    if own is None and spec.task != VALUES and not ids:
         target = f"F.one_hot(labels[batch], {len(spec.classes)}).float()"
-    if spec.task == TOKENS and ids:
+    if own is None and spec.task == TOKENS and ids:
         output = "output.transpose(1, -1)"
     axis = {CLASSES: "1", TOKENS: "-1", VALUES: ""}[spec.task]
-    correct = f"(output.argmax({axis}) == labels[batch]).sum()" if axis else ""
+    correct = f"({answer}.argmax({axis}) == {known}).sum()" if axis else ""
     stored = "as_floats(samples[batch])" if spec.as_bytes else "samples[batch]"
     inputs = validated = stored
     if job.data.train_transforms:
         inputs = f"augmented({stored}, TRAINING)" if is_random(job.data.train_transforms) else f"TRAINING({stored})"
     if job.data.eval_transforms:
         validated = f"EVALUATION({stored})"
-    return Terms(inputs, validated, target=target, output=output, correct=correct, picture=len(spec.shape) == 3)
+    return Terms(inputs, validated, target=target, output=output, correct=correct, picture=len(spec.shape) == 3,
+                 answer=answer, known=known, several=own)  # fmt: skip
 
 
 def torch_imports(job: Job) -> str:
@@ -281,8 +288,8 @@ def _file(spec: SourceSpec, job: Job) -> Reading:
     if spec.key == own_dataset.KEY:
         return _own_dataset(spec, job)
     reader, helpers, standard, others = {
-        "file.csv": ("read_csv", ("cell_values",), ("csv", "math"), ("Mapping", "Sequence")),
-        "file.tensors": ("read_tensors", ("kind_of",), (), ()),
+        "file.csv": ("read_csv", ("cell_values", "alone"), ("csv", "math"), ("Mapping", "Sequence")),
+        "file.tensors": ("read_tensors", ("kind_of", "alone"), (), ("Sequence",)),
         "file.pictures": ("read_pictures", ("picture_files", "read_picture"), (), ("Callable", "Sequence")),
         "file.text": ("read_text", (), (), ()),
     }[spec.key]
@@ -293,6 +300,7 @@ def _file(spec: SourceSpec, job: Job) -> Reading:
         left_out = ("if bad:", f'    print(f"{first}", file=sys.stderr)')
     imports = [f"import {name}" for name in standard if name != "math"]
     imports += [f"from collections.abc import {', '.join(others)}"] if others else []
+    imports += ["from typing import Any"] if "alone" in helpers else []
     imports += ["import sys"] if job.data.bad == "skip" else []
     functions = tuple(getattr(file_readers, name) for name in (*helpers, reader))
     words = "{path} is not there. Say with --data where the data are."
@@ -309,11 +317,13 @@ def _own_dataset(spec: SourceSpec, job: Job) -> Reading:
     name, module = spec.arguments["name"], Path(job.data.path).stem
     words = f"{{len(bad)}} samples of {name} cannot be read, the first: {{bad[0]}}"
     does = f'    print(f"{words}", file=sys.stderr)' if job.data.bad == "skip" else f'    raise SystemExit(f"{words}")'
-    imports = ("from collections.abc import Callable", "from contextlib import nullcontext", "from typing import Any",
+    imports = ("from collections.abc import Callable, Mapping", "from contextlib import nullcontext",
+               "from typing import Any",
                *(("import sys",) if job.data.bad == "skip" else ()))  # fmt: skip
     call = f"read_dataset({name}(), {spec.arguments['workers']!r}, {spec.arguments['timeout']!r})"
     return Reading(
-        call, (files.kind_of, files.Careful, files.read_dataset), f"torch and {module}.py beside it",
+        call, (files.kind_of, files.alone, files.targets_of, files.Careful, files.read_dataset),
+        f"torch and {module}.py beside it",
         imports, left_out=("if bad:", does),
         torch_imports=(
             "from torch.utils.data import DataLoader, Dataset, IterableDataset", f"from {module} import {name}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 
 from app.data.spec import TOKENS, VALUES, SourceSpec
+from app.export.script_steps import Terms
 from app.training.config import TrainingConfig
 from app.training.scores import SCORES, SIGMOID, SOFTMAX, reading
 
@@ -17,40 +18,55 @@ _SHOWN = """
             validation += "".join(f", {name} {value:.4f}" for name, value in scores.items())"""
 
 
-def parts(config: TrainingConfig, spec: SourceSpec) -> dict[str, str]:
+_PARTS = """
+            for name, part in loss_function.parts.items():
+                parts[name] = parts.get(name, 0.0) + part.item() * len(batch)"""
+_PARTS_TOLD = """
+    told = {f"val_loss_{name}": value / len(samples) for name, value in parts.items()}"""
+
+
+def parts(config: TrainingConfig, spec: SourceSpec, terms: Terms) -> dict[str, str]:
     """What goes where in the text of the script; nothing of it where a run asks for no metrics."""
-    if not config.metrics:
+    if not config.metrics and not config.losses:
         return dict.fromkeys(_NAMES, "")
-    columns = {VALUES: "", TOKENS: "output.shape[-1]"}.get(spec.task, "output.shape[1]")
-    gathered = [
-        f"scores = scores or {{name: score.to(output.device) for name, score in make_scores({columns}).items()}}",
-        *_gathered(config, spec),
-    ]
+    begun = "\n    parts: dict[str, float] = {}" if config.losses else ""
+    lines, told = (_PARTS, _PARTS_TOLD) if config.losses else ("", "")
+    if config.metrics:
+        columns = {VALUES: "", TOKENS: "output.shape[-1]"}.get(spec.task, "output.shape[1]")
+        gathered = [
+            *([f"output = {terms.answer}"] if config.losses else []),
+            f"scores = scores or {{name: score.to(output.device) for name, score in make_scores({columns}).items()}}",
+            *_gathered(config, spec, terms.known),
+        ]
+        begun += "\n    scores: dict[str, Metric] = {}"
+        lines += "".join(f"\n            {line}" for line in gathered)
+        told += _TOLD.replace("told = ", "told |= ") if config.losses else _TOLD
     return {
         "scores": ", scores",
         "scores_type": ", dict[str, float]",
         "scores_none": ", {}",
-        "scores_begun": "\n    scores: dict[str, Metric] = {}",
-        "scores_gathered": "".join(f"\n            {line}" for line in gathered) + _TOLD,
+        "scores_begun": begun,
+        "scores_gathered": lines + told,
         "scores_told": ", told",
         "scores_said": ", **scores",
         "scores_shown": _SHOWN,
     }
 
 
-def _gathered(config: TrainingConfig, spec: SourceSpec) -> list[str]:
+def _gathered(config: TrainingConfig, spec: SourceSpec, known: str) -> list[str]:
     names = config.metrics
     if spec.task == VALUES:
         return ["for score in scores.values():",
-                "    score.update(output.float().flatten(1), labels[batch].float().flatten(1))"]  # fmt: skip
+                f"    score.update(output.float().flatten(1), {known}.float().flatten(1))"]  # fmt: skip
     flat = "output.reshape(-1, output.shape[-1])" if spec.task == TOKENS else "output"
-    rows = f"{flat}.float()" + {SOFTMAX: ".softmax(1)", SIGMOID: ".sigmoid()"}.get(reading(config.loss.name), "")
+    loss = config.losses[0].loss.name if config.losses else config.loss.name
+    rows = f"{flat}.float()" + {SOFTMAX: ".softmax(1)", SIGMOID: ".sigmoid()"}.get(reading(loss), "")
     lines = []
     if names != ("perplexity",):
         lines.append(f"rows = {rows}")
     for name in names:
         whole = name == "perplexity"
-        labels = "labels[batch].flatten()" if spec.task == TOKENS and not whole else "labels[batch]"
+        labels = f"{known}.flatten()" if spec.task == TOKENS and not whole else known
         lines.append(f'scores["{name}"].update({"output.float()" if whole else "rows"}, {labels})')
     return lines
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass
 from textwrap import indent
+from typing import TYPE_CHECKING
 
 from app.training.choices import CLOSURE, PLATEAU, loss_call, optimizer_call, schedule_call
 from app.training.config import TrainingConfig
+
+if TYPE_CHECKING:
+    from app.export.script_several import Several
 
 
 @dataclass(frozen=True)
@@ -15,7 +19,8 @@ class Terms:
     """What the lines say of a batch, as expressions of `batch`.
 
     The inputs to learn from and those to validate with, what the loss compares with, the output as the loss takes it,
-    and how many are right ("" where there are no classes).
+    and how many are right ("" where there are no classes). `answer` and `known` are the output and the labels that
+    metrics are measured on, of `several` losses those of the first.
     """
 
     inputs: str = "samples[batch]"
@@ -24,6 +29,13 @@ class Terms:
     output: str = "output"
     correct: str = "(output.argmax(1) == labels[batch]).sum()"
     picture: bool = False
+    answer: str = "output"
+    known: str = "labels[batch]"
+    several: Several | None = None
+
+    def compared(self, inputs: str) -> str:
+        """What the loss compares with; `inputs` is the expression of what went into the net."""
+        return self.several.target(inputs) if self.several is not None else self.target
 
     @property
     def ready(self) -> str:
@@ -44,14 +56,14 @@ def seeds(config: TrainingConfig) -> str:
     return _block(lines, 1)
 
 
-def made(config: TrainingConfig, balance: str = "") -> str:
+def made(config: TrainingConfig, balance: str = "", several: Several | None = None) -> str:
     """Everything that takes part in a step, made once the model is on its device. `balance` sets the loss's weights."""
     lines = []
     if config.channels_last:
         lines.append("model = model.to(memory_format=torch.channels_last)")
     if config.recompute:
         lines.append(f"recompute(model, {list(config.recompute)!r})")
-    lines.append(f"loss_function = {loss_call(config.loss)}.to(device)")
+    lines.append(f"loss_function = {several.loss() if several is not None else loss_call(config.loss)}.to(device)")
     if balance:
         lines.append(balance)
     lines.append(f"optimizer = {optimizer_call(config.optimizer, _parameters(config))}")
@@ -104,7 +116,7 @@ def _forward(config: TrainingConfig, terms: Terms) -> list[str]:
         lines.append(f"inputs, others, share = mixed({inputs}, MIXUP)")
         inputs = "inputs"
     body = [f"output = forward({last_channels(config, inputs, terms.picture)})"]
-    target, out = terms.target, terms.output
+    target, out = terms.compared(terms.ready), terms.output
     if config.mixup:
         body.append(f"first, second = loss_function({out}, {target}), loss_function({out}, {target}[others])")
         body.append("loss = share * first + (1 - share) * second")
@@ -180,18 +192,19 @@ def _drawn(terms: Terms) -> list[str]:
 
 
 def _with_closure(config: TrainingConfig, terms: Terms) -> list[str]:
+    parts = ", loss_function.parts" if terms.several is not None else ""
     body = ["optimizer.zero_grad(set_to_none=True)", *_forward(config, terms), "loss.backward()",
-            *_clip(config), "told.append((output, loss.detach()))", "return whole(loss)"]  # fmt: skip
+            *_clip(config), f"told.append((output, loss.detach(){parts}))", "return whole(loss)"]  # fmt: skip
     return [
         *_drawn(terms),
-        "told: list[tuple[Tensor, Tensor]] = []",
+        f"told: list[tuple[{'Any, Tensor, Mapping[str, Tensor]' if parts else 'Tensor, Tensor'}]] = []",
         "",
         "def closure() -> Tensor:",
         *(f"    {line}" for line in body),
         "",
         "optimizer.step(closure)",
         *_moved(config),
-        "output, loss = told[0]",
+        f"output, loss{', parts' if parts else ''} = told[0]",
     ]
 
 
@@ -201,8 +214,17 @@ def evaluated(config: TrainingConfig, terms: Terms) -> str:
     inputs = terms.validated if plain else "inputs"
     before = "" if plain else _block([f"inputs = {terms.validated}"], 3) + "\n"
     body = [f"output = model({last_channels(config, inputs, terms.picture)})",
-            f"loss = loss_function({terms.output}, {terms.target})"]  # fmt: skip
+            f"loss = loss_function({terms.output}, {terms.compared(inputs)})"]  # fmt: skip
     return before + _block([line.replace("device.type", "samples.device.type") for line in cast(config, body)], 3)
+
+
+def told_parts(config: TrainingConfig) -> str:
+    """The line on the losses of several outputs."""
+    if not config.losses:
+        return ""
+    given = "parts" if config.optimizer.name == CLOSURE else "loss_function.parts"
+    told = f'{{f"loss_{{name}}": whole(part * portion).item() for name, part in {given}.items()}}'
+    return "\n" + _block([f'    say("losses", epoch=epoch, step=step, **{told})'], 3)
 
 
 def imports(config: TrainingConfig, functional: bool) -> str:

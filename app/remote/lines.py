@@ -14,6 +14,7 @@ from app.training.events import (
     Event,
     Failed,
     Finished,
+    LossParts,
     Paused,
     RateSet,
     Resumed,
@@ -62,6 +63,10 @@ class Reader:
             case "step":
                 epoch, step = int(fields["epoch"]), int(fields["step"])
                 return StepDone(epoch, step, float(number["loss"]), self._samples(epoch, step), self._now())
+            case "losses":
+                names = tuple(name for name in fields if name.startswith("loss_"))
+                outputs = tuple(name.removeprefix("loss_") for name in names)
+                return LossParts(fields["epoch"], fields["step"], outputs, tuple(float(number[n]) for n in names))
             case "epoch":
                 known = {*_FIGURES, *_ALWAYS}
                 others = tuple((k.removeprefix("val_"), float(number[k])) for k in fields if k not in known)

@@ -99,7 +99,7 @@ def find_checkpoint(path: Path) -> Path:
 
 def copy_told(before: Kept, kept: Kept) -> None:
     """Give a run what another one told, which it goes on from. Raises OSError."""
-    told = (store.STEPS, store.EPOCHS, store.MEMORY, store.GRADIENTS, store.LOG, *layers_kept.files())
+    told = (store.STEPS, store.EPOCHS, store.MEMORY, store.GRADIENTS, store.LOSSES, store.LOG, *layers_kept.files())
     for name in (*told, store.PROJECT, store.SOURCE):
         if (before.folder / name).exists():
             shutil.copyfile(before.folder / name, kept.folder / name)

@@ -26,6 +26,7 @@ from app.training.events import (
     Failed,
     Finished,
     GradientNorms,
+    LossParts,
     MemorySample,
     Saved,
     Saving,
@@ -109,7 +110,7 @@ class Recorder:
     def _go_on(self, there: GoingOn) -> None:
         folder = self.kept.folder
         project_file.write(self._project, folder / store.PROJECT)  # its epochs may be more than before
-        for name in (store.STEPS, store.MEMORY, store.GRADIENTS, *layers_kept.files()):
+        for name in (store.STEPS, store.MEMORY, store.GRADIENTS, store.LOSSES, *layers_kept.files()):
             tables.keep(folder / name, lambda columns: columns["step"] <= there.step)
         tables.keep(folder / store.EPOCHS, lambda columns: columns["epoch"] <= there.epochs)
         self._record = msgspec.structs.replace(
@@ -196,7 +197,11 @@ class Recorder:
         if norms:
             values = [(event.step, *event.norms) for event in norms]
             tables.append(folder / store.GRADIENTS, ("step", *norms[0].layers), values)
-        others = [event for event in events if not isinstance(event, StepDone | EpochDone)]
+        parts = [event for event in events if isinstance(event, LossParts)]
+        if parts:
+            rows = [(event.step, *event.losses) for event in parts]
+            tables.append(folder / store.LOSSES, ("step", *(f"loss_{name}" for name in parts[0].outputs)), rows)
+        others = [event for event in events if not isinstance(event, StepDone | EpochDone | LossParts)]
         lines = [line for line in map(to_json, others) if line is not None]
         if lines:
             with (folder / store.LOG).open("a", encoding="utf-8") as file:

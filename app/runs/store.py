@@ -23,6 +23,7 @@ from app.training.history import History
 SUFFIX = ".runs"
 PROJECT, SOURCE, CHECKPOINTS, LOCK = "project.tape", "net.py", "checkpoints", ".lock"
 STEPS, EPOCHS, MEMORY, GRADIENTS = "steps.bin", "epochs.bin", "memory.bin", "gradients.bin"
+LOSSES = "losses.bin"  # of several outputs
 LOG = "log.jsonl"
 _NUMBER = re.compile(r"\d{4,9}")
 
@@ -160,6 +161,7 @@ def history_of(kept: Kept) -> History:
         parts = {name: tables.read(kept.folder / name)[1] for name in (STEPS, EPOCHS, MEMORY)}
         metrics = tables.read(kept.folder / EPOCHS)[0][len(history.epochs.names) :]
         layers, norms = tables.read(kept.folder / GRADIENTS)
+        outputs, losses = tables.read(kept.folder / LOSSES)
         seen = list(layers_kept.told(kept.folder))
     except (OSError, tables.TableError) as error:
         raise RunError(f"What {kept.record.title} told cannot be read: {error}") from error
@@ -172,6 +174,9 @@ def history_of(kept: Kept) -> History:
         history.scores = Columns("epoch", "step", "seconds", *metrics)
         history.scores.extend(parts[EPOCHS][[0, 1, 6, *range(7, 7 + len(metrics))]])
     history.extend(seen)
+    if losses.size:
+        history.parts = Columns(*outputs)
+        history.parts.extend(losses)
     if norms.size:
         history.add_gradients(tuple(layers[1:]), norms[0], norms[1:])
     return history

@@ -20,6 +20,7 @@ from app.training.events import (
     GradientNorms,
     Histograms,
     LayerFigures,
+    LossParts,
     MemorySample,
     Saved,
     StepDone,
@@ -69,6 +70,9 @@ class Events:
             match event:
                 case StepDone():
                     self._scalars(event, STEP, event.seconds)
+                case LossParts():
+                    for name, value in zip(event.outputs, event.losses, strict=True):
+                        self._scalar(f"loss of outputs/{name}", value, event.step, None)
                 case EpochDone():
                     self._scalars(event, EPOCH, event.seconds)
                     for name, value in event.metrics:
@@ -199,6 +203,10 @@ def _told(kept: Kept) -> list[Event]:
     names, columns = tables.read(kept.folder / store.GRADIENTS)
     for row in columns.T.tolist():
         found.append(GradientNorms(int(row[0]), tuple(names[1:]), tuple(row[1:])))
+    names, columns = tables.read(kept.folder / store.LOSSES)
+    outputs = tuple(name.removeprefix("loss_") for name in names[1:])
+    for row in columns.T.tolist():
+        found.append(LossParts(0, int(row[0]), outputs, tuple(row[1:])))
     names, columns = tables.read(kept.folder / store.MEMORY)
     for row in columns.T.tolist():
         values = {n: None if v != v else v for n, v in zip(names, row, strict=True)}

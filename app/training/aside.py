@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from app.rng import borrowed
 from app.training.job import Job
-from app.training.metrics import Task
 from app.training.start import initial_module
 from app.training.stepper import Stepper
+from app.training.tasks import task_of
 
 if TYPE_CHECKING:
     from app.data.sources import DataInfo
@@ -43,7 +43,7 @@ def stepper_of(job: Job, info: DataInfo, device: str) -> Stepper:
     from app.data.splits import balanced_weights
 
     training = job.training
-    task = Task(training.loss.name, len(info.classes), info.task, info.labels_per_sample)
+    task = task_of(job, info)
     model = initial_module(job.source, training.start).to(device)
     if training.channels_last:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

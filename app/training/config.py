@@ -7,6 +7,8 @@ from typing import Any
 
 from app.frozen import FrozenMap
 
+INPUT = "(input)"  # as a target: what went into the net is to come out again
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -51,6 +53,19 @@ class Group:
 
 
 @dataclass(frozen=True)
+class OutputLoss:
+    """What one output of a net is compared with, by which loss, and how much that counts in the sum.
+
+    `target` is the name of one of the data's targets, "" for the first, or INPUT for what went into the net.
+    """
+
+    output: str
+    loss: Choice
+    weight: float = 1.0
+    target: str = ""
+
+
+@dataclass(frozen=True)
 class TrainingConfig:
     """`device` is "auto", "cpu", "cuda:0", "mps" ...; "auto" takes the fastest that is present.
 
@@ -67,7 +82,8 @@ class TrainingConfig:
     all that it sees. `not_finite` is "stop" or "skip": what happens at a batch whose loss is nan or infinite.
     `save_every` is the number of batches between two checkpoints; 0 keeps those of the best and of the last epoch.
     `metrics` are keys of `app.training.scores.SCORES`, measured on the validation samples after every epoch beside
-    loss and accuracy.
+    loss and accuracy. With `losses`, one for each of several outputs, the loss is their sum, each times its weight, and
+    `loss` is not used; accuracy and metrics are those of the first.
     """
 
     epochs: int = 20
@@ -99,3 +115,4 @@ class TrainingConfig:
     anomaly: bool = False
     threads: int = 0
     metrics: tuple[str, ...] = ()
+    losses: tuple[OutputLoss, ...] = ()

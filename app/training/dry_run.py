@@ -8,17 +8,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from app.data.sources import DataInfo, SourceSpec, spec_of
-from app.data.spec import CLASSES, TOKENS, VALUES
+from app.data.spec import VALUES, TargetInfo
 from app.telemetry import memory
 from app.training.aside import aside, stepper_of
+from app.training.config import INPUT
 from app.training.devices import resolve
 from app.training.events import Failed
 from app.training.failures import failure
 from app.training.job import Job, JobError, check_input, check_numbers
 from app.training.switches import switched
+from app.training.tasks import info_of, wants_input
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,7 +54,7 @@ def dry_run(job: Job) -> DryRun | Failed:
     step = 0
     try:
         check_numbers(job)
-        info = made_info(job)
+        info = info_of(job, made_info(job))
         check_input(job, info)
         resolved = resolve(job.training.device)
         config = replace(job.training, compile=False)
@@ -93,13 +95,15 @@ def made_info(job: Job) -> DataInfo:
     size = job.training.batch_size
     return DataInfo(
         spec.key, spec.label, spec.shape, spec.dtype, spec.classes, size, size, spec.task,
-        max(math.prod(spec.label_shape), 1), label_shape=spec.label_shape,
+        max(math.prod(spec.label_shape), 1), label_shape=spec.label_shape, targets=spec.targets,
     )  # fmt: skip
 
 
-def made_batch(job: Job, info: DataInfo, device: str) -> tuple[Tensor, Tensor]:
+def made_batch(job: Job, info: DataInfo, device: str) -> tuple[Tensor, Any]:
     """A batch of made samples (N, ...) and labels, drawn from torch's global generator."""
     import torch
+
+    from app.data.targets import made
 
     (given,) = job.source.inputs
     size, dtype = job.training.batch_size, getattr(torch, info.dtype)
@@ -110,11 +114,13 @@ def made_batch(job: Job, info: DataInfo, device: str) -> tuple[Tensor, Tensor]:
     else:
         high = int(given.high) if given.high is not None else max(len(info.classes), 2)
         inputs = torch.randint(int(given.low or 0), high, shape).to(dtype)
-    if info.task == VALUES:
-        labels = torch.rand(size, *info.label_shape)
-    else:
-        assert info.task in (CLASSES, TOKENS)
-        labels = torch.randint(0, max(len(info.classes), 1), (size, *info.label_shape))
+
+    def label(target: TargetInfo) -> Tensor:
+        if target.task == VALUES:
+            return torch.rand(size, *target.label_shape)
+        return torch.randint(0, max(len(target.classes), 1), (size, *target.label_shape))
+
+    labels = made(info, inputs, INPUT if wants_input(job.training) else "", label)
     return inputs.to(device), labels.to(device)
 
 

@@ -20,9 +20,10 @@ from app.rng import borrowed
 from app.source import make_module
 from app.training.evaluated import Evaluation
 from app.training.job import Job, JobError, check_input, check_numbers
-from app.training.metrics import CLASSES, TOKENS, VALUES, Task
+from app.training.metrics import CLASSES, TOKENS, VALUES
 from app.training.scores import Gathered, fitting, probabilities
 from app.training.start import TensorInfo, initial_weights, misfits
+from app.training.tasks import prepared, task_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -66,12 +67,12 @@ class Evaluator:
             torch.set_num_threads(job.training.threads)
         # Training samples too are looked at as a net is validated: nothing is drawn for them.
         seen = replace(job.data, train_transforms=job.data.eval_transforms)
-        self.data = data or load(seen, job.data_root)
+        self.data = data or prepared(job, load(seen, job.data_root))
         info = self.data.info
         check_input(job, info)
         self.data = self.data.to(device)
         self.device = device
-        self.task = Task(job.training.loss.name, len(info.classes), info.task, info.labels_per_sample)
+        self.task = task_of(job, info)
         given = initial_weights(job.source, job.training.seed, job.training.start) if weights is None else weights
         with borrowed():
             model = make_module(job.source)
@@ -111,7 +112,7 @@ class Evaluator:
         with borrowed():
             wanted = torch.tensor(list(numbers), device=self.device)
             inputs, labels = next(iter(self.samples(part).batches([wanted])))
-        return inputs.cpu(), labels.cpu()
+        return inputs.cpu(), labels.to("cpu")
 
     def evaluate(
         self,
@@ -165,7 +166,7 @@ class _Collected:
     def __init__(self, evaluator: Evaluator, count: int, augment: tuple[str, ...]) -> None:
         self.stepper, self.task, self.augment = evaluator.stepper, evaluator.task, augment
         self.info = evaluator.data.info
-        self.each = copy.deepcopy(self.stepper.loss)
+        self.each = copy.deepcopy(self.stepper.chief_loss)
         self.each.reduction = "none"  # type: ignore[assignment]
         self.count = 0
         self._total = 0.0
@@ -185,17 +186,19 @@ class _Collected:
                 self._must_fit(output, labels)
             loss = self.stepper.measured(output, labels)
             self._total += loss.item() * len(inputs)
-            each = self.each(self.task.ready(output.float()), self.task.targets(labels))
+            output, labels = self.task.chief(output, labels)
+            each = self.each(self.task.one.ready(output.float()), self.task.one.targets(labels))
             self._keep(loss=each.float().reshape(len(inputs), -1).mean(1))
             {CLASSES: self._classes, TOKENS: self._tokens, VALUES: self._values}[self.task.kind](inputs, output, labels)
         self.count += len(inputs)
 
-    def _must_fit(self, output: Any, labels: Tensor) -> None:
+    def _must_fit(self, output: Any, labels: Any) -> None:
         """Refuse an output that cannot be compared. Raises OutputError."""
+        output, labels = self.task.chief(output, labels)
         if hasattr(output, "detach") and output.is_floating_point():
-            self.task.check(output.detach().clone().requires_grad_(), labels)
+            self.task.one.check(output.detach().clone().requires_grad_(), labels)
         else:
-            self.task.check(output, labels)
+            self.task.one.check(output, labels)
 
     def _keep(self, **columns: Tensor) -> None:
         for name, values in columns.items():
@@ -204,7 +207,8 @@ class _Collected:
     def _classes(self, inputs: Tensor, output: Tensor, labels: Tensor) -> None:
         rows = probabilities(self.task.loss, output)
         if self.augment:
-            changed = [self.stepper.output(self.stepper.model, view) for view in views(inputs, self.augment)]
+            given = (self.stepper.output(self.stepper.model, view) for view in views(inputs, self.augment))
+            changed = [self.task.chief(one, labels)[0] for one in given]
             self._views = 1 + len(changed)
             rows = sum((probabilities(self.task.loss, one) for one in changed), rows) / self._views
             called = rows.argmax(1)

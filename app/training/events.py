@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from app.telemetry.histogram import Histogram
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,21 @@ class StepDone:
     samples: int
     seconds: float
     rate: float = math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class LossParts:
+    """The losses of several outputs at a step, before their weights; told after the step whose loss is their sum."""
+
+    epoch: int
+    step: int
+    outputs: tuple[str, ...]
+    losses: tuple[float, ...]
+
+    @classmethod
+    def of(cls, epoch: int, step: int, parts: Mapping[str, Tensor]) -> LossParts:
+        """Read them off the device."""
+        return cls(epoch, step, tuple(parts), tuple(value.item() for value in parts.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +135,8 @@ class EpochDone:
     """Losses are means over samples. Training figures are taken while the weights move, in train mode.
 
     The validation figures are None if no sample was held out, accuracies where the data have no classes. `metrics`
-    are the others that the run asks for, of the validation samples, by their name.
+    are the others that the run asks for, of the validation samples, by their name; among them the losses of several
+    outputs, as `loss_<output>`.
     """
 
     epoch: int
@@ -214,7 +234,7 @@ class Failed:
 
 
 Event = (
-    Started | StepDone | GradientNorms | LayerFigures | Histograms | Looking | Caught | Noticed | EpochDone
+    Started | StepDone | LossParts | GradientNorms | LayerFigures | Histograms | Looking | Caught | Noticed | EpochDone
     | MemorySample | Skipped | Saving | Saved | RateSet | Paused | Resumed | Finished | Failed
 )  # fmt: skip
 
@@ -239,6 +259,9 @@ def _fields(event: Event) -> dict[str, Any] | None:
             return _picked("started", event, *names)
         case StepDone():
             return _picked("step", event, "epoch", "step", "loss")
+        case LossParts():
+            parts = {f"loss_{name}": value for name, value in zip(event.outputs, event.losses, strict=True)}
+            return _picked("losses", event, "epoch", "step") | parts
         case EpochDone():
             figures = ("train_loss", "train_accuracy", "val_loss", "val_accuracy")
             gathered = {f"val_{name}": value for name, value in event.metrics}

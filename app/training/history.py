@@ -16,6 +16,7 @@ from app.training.events import (
     Histograms,
     LayerFigures,
     Looking,
+    LossParts,
     MemorySample,
     RateSet,
     Started,
@@ -42,6 +43,7 @@ class History:
         self.started: Started | None = None
         self.steps = Columns("step", "epoch", "loss", "samples", "seconds", "rate")
         self.rates_set = Columns("step", "rate")  # by hand
+        self.parts = Columns("step")  # the losses of several outputs, a column `loss_<output>` each
         self.epochs = Columns("epoch", "step", "train_loss", "train_accuracy", "val_loss", "val_accuracy", "seconds")
         self.scores = Columns("epoch", "step", "seconds")
         self.memory = Columns("step", "seconds", "allocated", "reserved", "peak", "resident")
@@ -67,6 +69,11 @@ class History:
         match event:
             case StepDone():
                 self.steps.append(event.step, event.epoch, event.loss, event.samples, event.seconds, event.rate)
+            case LossParts():
+                names = tuple(f"loss_{name}" for name in event.outputs)
+                if self.parts.names[1:] != names:
+                    self.parts = Columns("step", *names)
+                self.parts.append(event.step, *event.losses)
             case RateSet():
                 self.rates_set.append(event.step, event.rate)
             case GradientNorms():
@@ -115,7 +122,8 @@ class History:
         """Let go of what a run told after the checkpoint that it goes on from."""
         self.seen.cut(step)
         self.gradients.cut(int(np.searchsorted(self.gradient_steps, step, "right")))
-        for columns in (self.steps, self.epochs, self.scores, self.memory, self.rates_set, self._gradient_steps):
+        whole = (self.steps, self.epochs, self.scores, self.memory, self.rates_set, self.parts, self._gradient_steps)
+        for columns in whole:
             columns.cut(int(np.searchsorted(columns["step"], step, "right")))
 
     def samples_per_second(self, window: float = 2.0) -> float | None:
@@ -130,9 +138,13 @@ class History:
         return float(self.steps["samples"][first + 1 :].sum() / span) if span > 0 else None
 
     def to_csv(self) -> str:
-        """One row a step and one an epoch, in the order in which they happened; numbers in full precision."""
+        """One row a step and one an epoch, in the order in which they happened; numbers in full precision.
+
+        `rate` is the learning rate of the step, `loss_<output>` the losses of several outputs before their weights.
+        """
         out = io.StringIO()
-        figures = ("loss", "train_loss", "train_accuracy", "val_loss", "val_accuracy")
+        parts = self.parts.names[1:]
+        figures = ("loss", *parts, "rate", "train_loss", "train_accuracy", "val_loss", "val_accuracy")
         scores = tuple(f"val_{name}" for name in self.metrics)
         header = ("event", "epoch", "step", *figures, *scores, "seconds")
         writer = csv.DictWriter(out, header, lineterminator="\n")
@@ -141,7 +153,12 @@ class History:
         told = {row["epoch"]: row for row in _rows(self.scores, "epoch")}
         for row in epochs:
             row |= {f"val_{name}": told.get(row["epoch"], {}).get(name, "") for name in self.metrics}
-        rows = [*_rows(self.steps, "step"), *epochs]
+        steps = _rows(self.steps, "step")
+        if parts:
+            losses = {row["step"]: row for row in _rows(self.parts, "")}
+            for row in steps:
+                row |= {name: losses.get(row["step"], {}).get(name, "") for name in parts}
+        rows = [*steps, *epochs]
         for row in sorted(rows, key=lambda row: (row["step"], row["event"] == "epoch")):
             writer.writerow({name: value for name, value in row.items() if name in header})
         return out.getvalue()

@@ -12,6 +12,7 @@ from app.training.job import Job, check_input
 from app.training.live import Live
 from app.training.peek import Channels, activations, filters
 from app.training.start import initial_module
+from app.training.tasks import first_classes, prepared
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -48,7 +49,7 @@ def of_weights(job: Job, state: Mapping[str, Tensor] | None, layer: str, sample:
 
     Runs on the CPU. Raises JobError or DataError where net and data do not go together, and what the net raises.
     """
-    data = load(job.data, job.data_root)
+    data = prepared(job, load(job.data, job.data_root))
     check_input(job, data.info)
     with borrowed(job.training.seed):
         model = initial_module(job.source, job.training.start)
@@ -60,6 +61,8 @@ def of_weights(job: Job, state: Mapping[str, Tensor] | None, layer: str, sample:
 def _inside(model: nn.Module, data: Dataset, device: str, layer: str, sample: int, words: str) -> Inside:
     import torch
 
+    from app.data.targets import first
+
     count = data.info.train_count
     sample = min(max(sample, 0), count - 1)
     with borrowed():  # reading a sample may draw, as augmentation does
@@ -70,7 +73,7 @@ def _inside(model: nn.Module, data: Dataset, device: str, layer: str, sample: in
         layer,
         sample,
         count,
-        _label(labels[0], tuple(map(str, data.info.classes))),
+        _label(first(labels)[0], tuple(map(str, first_classes(data.info)))),
         inputs[0].detach().float().cpu().numpy() if inputs.is_floating_point() else None,
         channels,
         filters(model, layer, shape),

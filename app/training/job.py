@@ -42,6 +42,7 @@ def check_numbers(job: Job) -> None:
     _at_least("seed", training.seed, 0, 2**63 - 1)
     check_data(job.data)
     _check_loss(job)
+    _check_losses(training)
     _check_metrics(job)
     if not DEVICE.fullmatch(training.device):
         raise JobError(f"device is “{training.device}”; it must be auto, cpu, mps, cuda or cuda:0, cuda:1 ...")
@@ -83,6 +84,20 @@ def _check_steps(training: TrainingConfig) -> None:
             raise JobError("LBFGS takes no groups of parameters: take the groups away, and no_decay with them.")
 
 
+def _check_losses(training: TrainingConfig) -> None:
+    """Losses of several outputs."""
+    outputs = [row.output for row in training.losses]
+    for row in training.losses:
+        if outputs.count(row.output) > 1:
+            raise JobError(f"losses names the output “{row.output}” twice; each has one loss.")
+        if row.loss.name not in LOSSES:
+            raise JobError(f"There is no loss “{row.loss.name}” here. Choose one of: {', '.join(LOSSES)}.")
+        if not (_is_number(row.weight) and row.weight > 0):
+            raise JobError(f"losses gives {row.output} the weight {row.weight!r}; it must be a number above 0.")
+    if training.losses and training.mixup:
+        raise JobError("mixup mixes the targets of one loss: set it to 0, or give the net one output.")
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
@@ -90,6 +105,8 @@ def _is_number(value: Any) -> bool:
 def _check_loss(job: Job) -> None:
     """Whether the loss is one for the data."""
     loss = job.training.loss
+    if job.data.class_weights and job.training.losses:
+        raise JobError("class_weights weighs the classes of one loss, and the outputs have losses of their own.")
     if job.data.class_weights and (loss.name not in WEIGHED or "weight" in loss.params):
         raise JobError(
             f"class_weights weighs the classes of {' or '.join(WEIGHED)} that has no weight of its own; "
@@ -98,6 +115,8 @@ def _check_loss(job: Job) -> None:
 
 
 def _check_metrics(job: Job) -> None:
+    if job.training.losses:  # what the first of them compares with is known with the data
+        return
     spec = spec_of(job.data)
     for name in job.training.metrics:
         if told := refusal(name, spec.task if spec.is_read else "", len(spec.classes)):
@@ -106,14 +125,31 @@ def _check_metrics(job: Job) -> None:
 
 def check_input(job: Job, data: DataInfo) -> None:
     """Refuse a net whose input is not what the data give, and a loss or a metric of another kind. Raises JobError."""
+    if not job.training.losses:
+        _check_one(job, data)
+    for name in job.training.metrics:
+        if told := refusal(name, data.task, len(data.classes)):
+            raise JobError(told)
+    _check_shape(job, data)
+
+
+def _check_one(job: Job, data: DataInfo) -> None:
+    """What the loss of an only output has against the data."""
+    if len(data.targets) > 1:
+        names = ", ".join(one.name for one in data.targets)
+        raise JobError(
+            f"{data.label} gives {len(data.targets)} targets ({names}), and the loss compares with one: say which "
+            "output is compared with which (Training, Loss)."
+        )
     if data.task == VALUES and LOSSES.get(job.training.loss.name) == CLASS_IDS:
         raise JobError(
             f"{job.training.loss.name} compares with classes, and {data.label} gives values to predict. Choose a loss "
             "of values, such as MSELoss."
         )
-    for name in job.training.metrics:
-        if told := refusal(name, data.task, len(data.classes)):
-            raise JobError(told)
+
+
+def _check_shape(job: Job, data: DataInfo) -> None:
+    """Whether the net takes what the data give."""
     inputs = job.source.inputs
     if not inputs:
         return

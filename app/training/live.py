@@ -40,7 +40,7 @@ class Live:
 
     @property
     def loss(self) -> nn.Module:
-        return self.stepper.loss
+        return self.stepper.chief_loss
 
     def weights(self) -> dict[str, Tensor]:
         """A copy of the state_dict on the CPU, of the running mean of the weights where there is one."""

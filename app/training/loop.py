@@ -8,7 +8,7 @@ from torch's generators, and visitors put them back (`app.rng`, `app.training.li
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from time import perf_counter
@@ -21,12 +21,13 @@ from app.training.checkpoint import Position
 from app.training.choices import CLOSURE
 from app.training.control import Control, Ending, Result
 from app.training.devices import Resolved, resolve
-from app.training.evaluation import evaluate, sample_numbers
+from app.training.evaluation import Evaluated, evaluate, sample_numbers
 from app.training.events import (
     Caught,
     EpochDone,
     Event,
     Finished,
+    LossParts,
     Paused,
     RateSet,
     Resumed,
@@ -98,8 +99,8 @@ class _Run:
         self.config = job.training
         self.live: Live | None = None
         self.at = Position()
-        # (epoch, step, loss, samples, seconds, rate), on the device until they are flushed.
-        self._losses: list[tuple[int, int, Tensor, int, float, float]] = []
+        # (epoch, step, loss, samples, seconds, rate, parts), on the device until they are flushed.
+        self._losses: list[tuple[int, int, Tensor, int, float, float, Mapping[str, Tensor]]] = []
         self._watcher: Watcher | None = None
         self._origin = 0.0
         self._note = ""
@@ -229,14 +230,14 @@ class _Run:
         accuracy = self.stepper.task.share(self.at.correct, count)
         train_loss = self.at.total / count
         gathered = Gathered(self.config.metrics, self.stepper.task)
-        val_loss, val_accuracy = self._evaluate(gathered)
+        val_loss, val_accuracy, parts = self._evaluate(gathered)
         if self.control.stopping:
             return
         self.stepper.end_epoch(val_loss)
         self.at.done, self.at.batch = epoch, 0
         better = val_loss is not None and (self.at.best is None or val_loss < self.at.best)
         self.at.best, self.at.stale = (val_loss, 0) if better else (self.at.best, self.at.stale + 1)
-        told = gathered.told()
+        told = (*parts, *gathered.told())
         yield EpochDone(epoch, self.at.step, train_loss, accuracy, val_loss, val_accuracy, self._seconds(), told)
         if better:
             yield from self._save(checkpoint.BEST)
@@ -296,8 +297,10 @@ class _Run:
         if self._at_once:
             self.at.total += seen * count
             yield StepDone(epoch, self.at.step, seen, count, seconds, rate)
+            if batch.parts:
+                yield LossParts.of(epoch, self.at.step, batch.parts)
         else:
-            self._losses.append((epoch, self.at.step, batch.loss, count, seconds, rate))
+            self._losses.append((epoch, self.at.step, batch.loss, count, seconds, rate, batch.parts))
         if now >= watcher.flush_due:
             for event in self._flush():
                 if isinstance(event, Caught):
@@ -321,11 +324,13 @@ class _Run:
 
         losses, self._losses = self._losses, []
         if losses:
-            values = torch.stack([loss for _, _, loss, _, _, _ in losses]).tolist()
-            for (epoch, step, _, samples, seconds, rate), value in zip(losses, values, strict=True):
+            values = torch.stack([loss for _, _, loss, _, _, _, _ in losses]).tolist()
+            for (epoch, step, _, samples, seconds, rate, parts), value in zip(losses, values, strict=True):
                 self._must_be_finite(value, step)
                 self.at.total += value * samples
                 yield StepDone(epoch, step, value, samples, seconds, rate)
+                if parts:
+                    yield LossParts.of(epoch, step, parts)
         yield from self._watching.told(self.at.epoch, self.at.step, self._seconds())
         if self._saver is not None and self._saver.news:
             yield from self._saver.told()
@@ -337,7 +342,7 @@ class _Run:
         live = self._now
         raise not_finite(live.model, self.job.source, live.data.batch(1)[0], None, value, step)
 
-    def _evaluate(self, gathered: Gathered) -> tuple[float | None, float | None]:
+    def _evaluate(self, gathered: Gathered) -> Evaluated:
         """Mean loss and accuracy on the validation samples; None if there are none, or if the run is stopped."""
         live = self._now
         chunks = sample_numbers(live.data.info.validation_count, self.config.batch_size, live.device)

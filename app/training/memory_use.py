@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from app.data.spec import DataInfo
+from app.data.spec import VALUES, DataInfo, TargetInfo
 from app.rng import borrowed
 from app.telemetry.layer_memory import StepBytes, step_bytes
+from app.training.config import INPUT
 from app.training.job import Job
 from app.training.live import Live
-from app.training.metrics import Task
+from app.training.tasks import info_of, task_of, wants_input
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,12 +39,13 @@ def estimate(job: Job, data: DataInfo) -> StepBytes | None:
     from app.training.stepper import Stepper
 
     training = job.training
-    task = Task(training.loss.name, len(data.classes), data.task, data.labels_per_sample)
+    data = info_of(job, data)
+    task = task_of(job, data)
     batch = min(training.batch_size, data.train_count)
     with borrowed(), torch.device("meta"):
         model = make_module(job.source)
         stepper = Stepper(model, training, task, "cpu")
-        inputs, labels = _batch(data, batch)
+        inputs, labels = _batch(job, data, batch)
 
         def forward() -> Any:
             return stepper.measured(stepper.output(model, inputs), labels)
@@ -57,13 +59,15 @@ def estimate(job: Job, data: DataInfo) -> StepBytes | None:
             return None
 
 
-def _batch(data: DataInfo, batch: int) -> tuple[Tensor, Tensor]:
+def _batch(job: Job, data: DataInfo, batch: int) -> tuple[Tensor, Any]:
     """A batch of the shapes and dtypes that the data have."""
     import torch
 
+    from app.data.targets import made
+
     inputs = torch.empty(batch, *data.input_shape, dtype=getattr(torch, data.dtype))
-    if data.task == "values":
-        return inputs, torch.empty(batch, *data.label_shape)
-    if data.task == "tokens":
-        return inputs, torch.empty(batch, data.labels_per_sample, dtype=torch.int64)
-    return inputs, torch.empty(batch, dtype=torch.int64)
+
+    def label(target: TargetInfo) -> Tensor:
+        return torch.empty(batch, *target.label_shape, dtype=torch.float32 if target.task == VALUES else torch.int64)
+
+    return inputs, made(data, inputs, INPUT if wants_input(job.training) else "", label)

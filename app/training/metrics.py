@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from app.training.choices import CLASS_IDS, LOSSES
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
 CLASSES, VALUES, TOKENS = "classes", "values", "tokens"
 
@@ -29,6 +29,23 @@ class Task:
     classes: int
     kind: str = CLASSES
     labels: int = 1  # of a sample
+
+    @property
+    def one(self) -> Task:
+        """The task of one output: of several the first."""
+        return self
+
+    def answer(self, output: Any) -> Any:
+        """Of all that the net gives, the output that accuracy and metrics are measured on."""
+        return output
+
+    def chief(self, output: Any, labels: Any) -> tuple[Any, Tensor]:
+        """The output and the labels that accuracy and metrics are measured on."""
+        return output, labels
+
+    def loss_module(self) -> nn.Module | None:
+        """The loss that a run is to take in the place of its own, if any."""
+        return None
 
     def targets(self, labels: Tensor) -> Tensor:
         """What the loss compares the output with."""

@@ -47,7 +47,7 @@ def caught_batch(live: Live) -> BatchPeek | None:
     problem = ""
     with torch.no_grad():
         try:
-            given = live.stepper.output(live.model, inputs)
+            given, labels = live.stepper.task.chief(live.stepper.output(live.model, inputs), labels)
             outputs = given.float().cpu().numpy()
             losses = _losses(live, given, labels)
         except Exception as error:  # a net of a person's own may raise anything, and the batch is shown all the same
@@ -63,7 +63,7 @@ def _losses(live: Live, output: Tensor, labels: Tensor) -> Any:
     """The loss of each sample, (n,); None for a loss that cannot be taken apart."""
     if not hasattr(live.loss, "reduction"):
         return None
-    loss, task = copy(live.loss), live.stepper.task
+    loss, task = copy(live.loss), live.stepper.task.one
     setattr(loss, "reduction", "none")  # noqa: B010  a Module's attributes have no types
     each = loss(task.ready(output), task.targets(labels))
     return each.float().reshape(len(each), -1).mean(1).cpu().numpy() if each.ndim else None

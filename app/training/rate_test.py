@@ -14,6 +14,7 @@ from app.data.sources import load
 from app.training.aside import aside, stepper_of
 from app.training.devices import resolve
 from app.training.job import Job, JobError, check_input, check_numbers
+from app.training.tasks import prepared
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -60,7 +61,7 @@ def rate_test(
     plain = replace(job.training, schedule=None, ema=None, accumulate=1, compile=False)
     job = replace(job, training=plain)
     device = resolve(plain.device).id
-    data = load(job.data, job.data_root)
+    data = prepared(job, load(job.data, job.data_root))
     check_input(job, data.info)
     data = data.to(device)
     with aside(plain.seed):

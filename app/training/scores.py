@@ -95,6 +95,16 @@ _PERPLEXITY = Score(
 SCORES: FrozenMap[str, Score] = FrozenMap({score.name: score for score in (*_BOTH, *_NUMBERS, _PERPLEXITY)})
 
 
+def label_of(name: str) -> str:
+    """What a metric is called; the loss of one of several outputs is one, `loss_<output>`."""
+    return SCORES[name].label if name in SCORES else f"{name.removeprefix('loss_')} loss"
+
+
+def is_share(name: str) -> bool:
+    """Whether a metric lies between 0 and 1."""
+    return name in SCORES and SCORES[name].share
+
+
 def fitting(kind: str, classes: int) -> tuple[Score, ...]:
     """The metrics that a task can be measured by; all of them while `kind` is not known, which is ""."""
     if not kind:

@@ -7,9 +7,9 @@ import random
 from app.data.sources import Dataset, Watch, load
 from app.rng import GENERATOR
 from app.training.job import Job, check_input
-from app.training.metrics import Task
 from app.training.start import initial_module
 from app.training.stepper import Stepper
+from app.training.tasks import prepared, task_of
 
 
 def set_up(
@@ -25,9 +25,10 @@ def set_up(
 
     training = job.training
     data = load(job.data, job.data_root, watch)
+    data = prepared(job, data)
     check_input(job, data.info)
     data = data.to(device)
-    task = Task(training.loss.name, len(data.info.classes), data.info.task, data.info.labels_per_sample)
+    task = task_of(job, data.info)
     with GENERATOR:
         torch.manual_seed(training.seed)
         random.seed(training.seed)

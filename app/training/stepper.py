@@ -6,7 +6,7 @@ The order of operations is that of the exported `train.py`; what a project does 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Batch:
-    """What came of a batch: its loss on the device, detached, how many samples were right, and whether a step came."""
+    """What came of a batch: its loss on the device, detached, how many samples were right, and whether a step came.
+
+    `parts` are the losses of several outputs, detached.
+    """
 
     loss: Tensor
     correct: Tensor | None
     updated: bool
+    parts: Mapping[str, Tensor]
 
 
 class Stepper:
@@ -39,7 +43,7 @@ class Stepper:
         self.model, self.config, self.task = model, config, task
         self.kind = device.partition(":")[0]
         recompute(model, config.recompute)
-        self.loss: nn.Module = make_loss(config.loss).to(device)
+        self.loss: nn.Module = (task.loss_module() or make_loss(config.loss)).to(device)
         own = {group.path: dict(group.options) for group in config.groups}
         parameters = parameter_groups(model, own, config.no_decay) if own or config.no_decay else None
         self.optimizer: Optimizer = make_optimizer(config.optimizer, parameters or model.parameters())
@@ -111,6 +115,18 @@ class Stepper:
         loss: Tensor = self.loss(self.task.ready(output), self.task.targets(labels))
         return loss
 
+    @property
+    def parts(self) -> Mapping[str, Tensor]:
+        """The losses of several outputs that were measured last, detached; nothing where there is one loss."""
+        found: Mapping[str, Tensor] = getattr(self.loss, "parts", {})
+        return found
+
+    @property
+    def chief_loss(self) -> nn.Module:
+        """The loss of the output that accuracy and metrics are measured on."""
+        losses = getattr(self.loss, "losses", None)
+        return self.loss if losses is None else losses[0]
+
     def take(
         self,
         inputs: Tensor,
@@ -136,7 +152,7 @@ class Stepper:
         updated = last or self.waiting == self.config.accumulate
         if updated:
             self._update(measure)
-        return Batch(loss.detach(), self.task.correct(output, labels), updated)
+        return Batch(loss.detach(), self.task.correct(output, labels), updated, self.parts)
 
     def _run(self, inputs: Tensor, labels: Tensor) -> tuple[Any, Tensor]:
         from app.training.recipes import mixed
@@ -159,7 +175,7 @@ class Stepper:
     def _take_closure(
         self, inputs: Tensor, labels: Tensor, look: Callable[[Tensor], None], measure: Callable[[], None]
     ) -> Batch:
-        first: list[tuple[Any, Tensor]] = []
+        first: list[tuple[Any, Tensor, Mapping[str, Tensor]]] = []
 
         def closure() -> Tensor:
             self.optimizer.zero_grad(set_to_none=True)
@@ -167,14 +183,14 @@ class Stepper:
             look(loss)
             loss.backward()
             self._clip()
-            first.append((output, loss.detach()))
+            first.append((output, loss.detach(), self.parts))
             return loss
 
         self.optimizer.step(closure)  # type: ignore[arg-type]
         measure()
         self._moved()
-        output, loss = first[0]
-        return Batch(loss, self.task.correct(output, labels), True)
+        output, loss, parts = first[0]
+        return Batch(loss, self.task.correct(output, labels), True, parts)
 
     def _update(self, measure: Callable[[], None]) -> None:
         if self.scaler is not None:

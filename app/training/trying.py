@@ -59,7 +59,7 @@ def _shown(evaluator: Evaluator, found: Evaluation, number: int, inputs: Tensor)
         right = bool(true[0] == called[0])
         title = found.name(int(called[0])) if right else f"{found.name(int(true[0]))} → {found.name(int(called[0]))}"
         shares = columns["shares"][number]
-        unit = reading(evaluator.job.training.loss.name) != PLAIN
+        unit = reading(evaluator.task.loss) != PLAIN
         first = f"{100 * shares[0]:.0f} %" if unit else f"{shares[0]:.3g}"
         detail = f"{first}, {loss}"
         rows = [f"{found.name(int(c))}: {_share(s, unit)}" for c, s in zip(columns["top"][number], shares, strict=True)]
@@ -164,7 +164,7 @@ def try_input(evaluator: Evaluator, sample: Image, layers: bool = False) -> Answ
     hooks = _hooked(evaluator.stepper.model, maps) if layers else []
     try:
         with borrowed(), torch.inference_mode():
-            output = evaluator.stepper.output(evaluator.stepper.model, inputs)
+            output = evaluator.task.answer(evaluator.stepper.output(evaluator.stepper.model, inputs))
     finally:
         for hook in hooks:
             hook.remove()

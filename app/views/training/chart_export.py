@@ -60,17 +60,19 @@ def svg(page: Curves) -> bytes:
 def to_csv(history: History) -> str:
     """One row a step, in full precision; what was measured more rarely stands at its step, elsewhere cells are empty.
 
-    The columns are step, epoch, seconds, samples, loss; losses and accuracies at the last step of each epoch; memory in
-    bytes; and `grad_norm:<layer>` for each layer.
+    The columns are step, epoch, seconds, samples, loss, rate, the losses of several outputs; losses and accuracies at
+    the last step of each epoch; memory in bytes; and `grad_norm:<layer>` for each layer.
     """
     steps = history.steps
     table: dict[str, list[str]] = {
         name: _texts(steps[name], whole=name in ("step", "epoch", "samples"))
-        for name in ("step", "epoch", "seconds", "samples", "loss")
+        for name in ("step", "epoch", "seconds", "samples", "loss", "rate")
     }
     rows = {int(step): row for row, step in enumerate(steps["step"])}
     for name in ("train_loss", "train_accuracy", "val_loss", "val_accuracy"):
         table[name] = _spread(rows, history.epochs["step"], history.epochs[name])
+    for name in history.parts.names[1:]:
+        table[name] = _spread(rows, history.parts["step"], history.parts[name])
     for name in history.metrics:
         table[f"val_{name}"] = _spread(rows, history.scores["step"], history.scores[name])
     for name in ("allocated", "reserved", "peak", "resident"):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from app.training.history import History
-from app.training.scores import SCORES
+from app.training.scores import is_share, label_of
 from app.views.training import figures
 from app.views.training.card import Entry
 from app.views.training.plot import Curve, StepPlot
@@ -27,7 +27,8 @@ class ScoreCurves:
 
     def drawn(self, history: History) -> tuple[str, ...]:
         """The metrics that have a curve."""
-        return tuple(name for name in history.metrics if not has_accuracy(history) or SCORES[name].share)
+        shares = has_accuracy(history)
+        return tuple(name for name in of_scores(history) if not shares or is_share(name))
 
     def redraw(self, history: History, scale: TimeScale) -> list[Floats]:
         """Draw what there is; returns x and the levels, curve by curve."""
@@ -49,12 +50,17 @@ class ScoreCurves:
         if epoch >= len(history.scores):
             return ()
         drawn, found = self.drawn(history), []
-        for name in history.metrics:
-            value, share = float(history.scores[name][epoch]), has_accuracy(history) and SCORES[name].share
+        for name in of_scores(history):
+            value, share = float(history.scores[name][epoch]), has_accuracy(history) and is_share(name)
             place = FIRST + drawn.index(name) % 4 if name in drawn else -1
             text = figures.percent(value) if share else figures.figure(value)
-            found.append(Entry(SCORES[name].label, text, place, "dash", SCORES[name].label.removesuffix(" accuracy")))
+            found.append(Entry(label_of(name), text, place, "dash", label_of(name).removesuffix(" accuracy")))
         return found
+
+
+def of_scores(history: History) -> tuple[str, ...]:
+    """The metrics that are no losses: those have a place beside the loss."""
+    return tuple(name for name in history.metrics if not name.startswith("loss_"))
 
 
 def has_accuracy(history: History) -> bool:

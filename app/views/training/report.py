@@ -18,7 +18,7 @@ from app.training.events import (
     Skipped,
     Started,
 )
-from app.training.scores import SCORES
+from app.training.scores import label_of
 from app.views.training import figures
 
 
@@ -86,7 +86,7 @@ def _epoch(event: EpochDone, epochs: int) -> str:
     text = f"Epoch {event.epoch}{of}: train loss {figures.figure(event.train_loss)}{_share(event.train_accuracy)}"
     if event.val_loss is None:
         return f"{text}; no validation samples."
-    scores = "".join(f", {SCORES[name].label} {figures.figure(value)}" for name, value in event.metrics)
+    scores = "".join(f", {label_of(name)} {figures.figure(value)}" for name, value in event.metrics)
     return f"{text}; validation loss {figures.figure(event.val_loss)}{_share(event.val_accuracy)}{scores}."
 
 
