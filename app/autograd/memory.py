@@ -83,7 +83,7 @@ class SavedReader:
         custom = isinstance(node, _Custom)
         if not (custom or _saved_names(node.__class__)[0]) or (self.may_be_freed and is_freed(node)):
             return ()
-        for attribute, items in _raw_saved(node):
+        for attribute, items in raw_saved(node):
             plain = all(raw.unpack_hook is None for _, raw in items)
             for name, raw in items:
                 data, hook = raw.data, raw.unpack_hook
@@ -140,7 +140,7 @@ def _saved_names(kind: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return raw, tuple(name for name in names if name.startswith("_saved_") and name not in tensors)
 
 
-def _raw_saved(node: Any) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
+def raw_saved(node: Any) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
     """(attribute that unpacks them, [(name for people, packed tensor)]) of everything the node saved."""
     if isinstance(node, _Custom):
         raws = node._raw_saved_tensors or ()
@@ -158,7 +158,7 @@ def _raw_saved(node: Any) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
 def is_freed(node: Any) -> bool:
     """Whether a backward pass has let go of what the node saved; a node that saved nothing never is."""
     try:
-        for _ in _raw_saved(node):
+        for _ in raw_saved(node):
             continue
         for attribute in () if isinstance(node, _Custom) else _saved_names(node.__class__)[0]:
             raw = getattr(node, attribute)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -62,23 +61,64 @@ def _gradient_shape(node: Any, output_nr: int) -> tuple[int, ...] | None:
 def execution_order(sequences: list[int], edges: Iterable[TapeEdge], roots: Iterable[int]) -> tuple[int, ...]:
     """The order in which the engine runs nodes on one device: of those that are ready, the one made last.
 
-    `sequences` are the nodes' sequence numbers. Nodes of equal number (leaves) keep the order in which they got ready.
+    `sequences` are the nodes' sequence numbers. Leaves are all of one number: which of several that are ready runs
+    first is what torch's queue makes of it, and `_ReadyQueue` makes the same.
     """
     waiting: Counter[int] = Counter()
     children: dict[int, list[int]] = {}
     for edge in edges:
         waiting[edge.target] += 1
         children.setdefault(edge.source, []).append(edge.target)
-    ready = [(-sequences[root], place, root) for place, root in enumerate(roots) if not waiting[root]]
-    heapq.heapify(ready)
+    ready = _ReadyQueue()
+    for root in roots:
+        if not waiting[root]:
+            ready.push(sequences[root], root)
     order: list[int] = []
-    arrival = len(ready)
-    while ready:
-        _, _, node = heapq.heappop(ready)
+    while ready.items:
+        node = ready.pop()
         order.append(node)
         for child in children.get(node, ()):
             waiting[child] -= 1
             if not waiting[child]:
-                heapq.heappush(ready, (-sequences[child], arrival, child))
-                arrival += 1
+                ready.push(sequences[child], child)
     return tuple(order)
+
+
+class _ReadyQueue:
+    """A binary heap, the largest number on top, that breaks ties as C++'s `std::priority_queue` does with GCC.
+
+    `heapq` would break them in another way. A pop moves the hole at the top down to the end along the larger children,
+    puts the last item there and lets it rise; of two equal children the right one is taken.
+    """
+
+    def __init__(self) -> None:
+        self.items: list[tuple[int, int]] = []
+
+    def push(self, number: int, node: int) -> None:
+        self.items.append((number, node))
+        self._rise(len(self.items) - 1, (number, node))
+
+    def pop(self) -> int:
+        items = self.items
+        top, last = items[0], items.pop()
+        count = len(items)
+        if count:
+            hole = child = 0
+            while child < (count - 1) // 2:
+                child = 2 * (child + 1)
+                if items[child][0] < items[child - 1][0]:
+                    child -= 1
+                items[hole] = items[child]
+                hole = child
+            if count % 2 == 0 and child == (count - 2) // 2:
+                items[hole] = items[2 * child + 1]
+                hole = 2 * child + 1
+            self._rise(hole, last)
+        return top[1]
+
+    def _rise(self, hole: int, item: tuple[int, int]) -> None:
+        items = self.items
+        while hole and items[(hole - 1) // 2][0] < item[0]:
+            items[hole] = items[(hole - 1) // 2]
+            hole = (hole - 1) // 2
+        items[hole] = item

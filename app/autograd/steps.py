@@ -1,0 +1,190 @@
+"""What playing a backward pass tells, as frozen plain data that holds no tensor and no autograd node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from app.autograd.grouping import node_keys
+from app.autograd.tape import Tape
+
+
+@dataclass(frozen=True)
+class GradStats:
+    """A gradient in numbers. `norm` is the L2 norm, `zeros` the share of elements that are exactly 0.
+
+    NaN and Inf show in `norm`, `absmax` and `mean` as they are, and are counted in `nonfinite`. Of complex gradients
+    the magnitudes are measured. `unscaled` is the norm without the factor that a gradient scaler put on the loss; it
+    equals `norm` without one.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    norm: float
+    absmax: float
+    mean: float
+    zeros: float
+    nonfinite: int
+    unscaled: float
+
+
+@dataclass(frozen=True)
+class EdgeGrad:
+    """The gradient that leaves node `source` by `slot`, as the node computed it: before it is summed down to the shape
+    that was broadcast, cast, and added to what other edges bring. `stats` is None where there is no gradient."""
+
+    source: int
+    slot: int
+    target: int
+    output_nr: int
+    stats: GradStats | None
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one edge brings to a sum. `source` and `slot` are -1 for the given seed or an edited gradient.
+
+    `projection` is the signed part of the sum that points its way: those of a sum add up to 1, and a negative one works
+    against the others. It is None where the sum is 0 or not finite.
+    """
+
+    source: int
+    slot: int
+    norm: float
+    projection: float | None
+
+
+@dataclass(frozen=True)
+class FanIn:
+    """Several gradients added up before output `output_nr` of `node`. `cosines[i][j]` is between shares i and j, None
+    where one of them is 0 or not finite. `shares` and `cosines` are empty where too many edges meet to keep them."""
+
+    node: int
+    output_nr: int
+    norm: float
+    shares: tuple[Share, ...]
+    cosines: tuple[tuple[float | None, ...], ...]
+    edges: int
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One node's turn. `position` is its place in the order, from 0.
+
+    `arriving` is by output number, as the node received it: after all sums, edits and hooks. `leaving` has an entry for
+    each edge, in slot order. `released` are the bytes of activations that backward lets go of with this node, `held`
+    those it still holds after it. `made` counts the nodes that the step itself made (with `create_graph`). `edited` are
+    the output numbers that a person edited, `hooked` those whose gradient a tensor's hook or a node's prehook replaced.
+    `inside` are the gradients of parameters that the node wrote by itself, by name: a reentrant checkpoint does.
+    """
+
+    position: int
+    node: int
+    arriving: tuple[GradStats | None, ...]
+    leaving: tuple[EdgeGrad, ...]
+    fan_ins: tuple[FanIn, ...]
+    seconds: float
+    released: int
+    held: int
+    made: int = 0
+    edited: tuple[int, ...] = ()
+    hooked: tuple[int, ...] = ()
+    inside: tuple[tuple[str, GradStats], ...] = ()
+
+    @property
+    def norm(self) -> float | None:
+        """The norm of all that arrived; None where nothing did."""
+        return whole_norm(self.arriving)
+
+    def worst(self) -> float:
+        """The largest unscaled norm that arrives or leaves; NaN if one of them is."""
+        norms = [stats.unscaled for stats in (*self.arriving, *(edge.stats for edge in self.leaving)) if stats]
+        return max(norms, key=lambda norm: (norm != norm, norm), default=0.0)
+
+
+def whole_norm(parts: Iterable[GradStats | None]) -> float | None:
+    """The norm of several gradients together; None if there is none of them."""
+    norms = [part.norm for part in parts if part is not None]
+    return sum(norm * norm for norm in norms) ** 0.5 if len(norms) > 1 else next(iter(norms), None)
+
+
+@dataclass(frozen=True)
+class PassResult:
+    """Steps that were played, in order. `order` are their nodes."""
+
+    records: tuple[StepRecord, ...]
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        return tuple(record.node for record in self.records)
+
+    @cached_property
+    def by_node(self) -> dict[int, StepRecord]:
+        return {record.node: record for record in self.records}
+
+    @cached_property
+    def node_norms(self) -> dict[int, float]:
+        """The norm that arrived, by node; nodes without a gradient are left out."""
+        return {record.node: record.norm for record in self.records if record.norm is not None}
+
+    @cached_property
+    def edge_norms(self) -> dict[tuple[int, int], float]:
+        """The norm that left, by (source, slot)."""
+        return {(e.source, e.slot): e.stats.norm for record in self.records for e in record.leaving if e.stats}
+
+
+@dataclass(frozen=True)
+class Breaks:
+    """Where to stop. A node or layer stops before it runs; a norm or a value after the step that brought it.
+
+    `layers` are group keys ("node:n1", "layer:fc1", "loss"), module paths (all below them count) or drawing nodes.
+    """
+
+    norm_above: float | None = None
+    non_finite: bool = False
+    nodes: frozenset[int] = field(default_factory=frozenset)
+    layers: frozenset[str] = field(default_factory=frozenset)
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Why a run ended: `reason` is "end", "node", "layer", "norm", "non_finite" or "cancelled".
+
+    `node` is the one that runs next for "node", "layer" and "cancelled", and the one that just ran for "norm" and
+    "non_finite"; None at the end.
+    """
+
+    reason: str
+    position: int
+    node: int | None = None
+    value: float | None = None
+
+
+def stops_at(tape: Tape, breaks: Breaks) -> dict[int, str]:
+    """Node -> "node" or "layer", for what `breaks` stops before: every node named, and of a layer where it begins."""
+    found: dict[int, str] = {}
+    if breaks.layers:
+        keys, inside_before = node_keys(tape), False
+        for node in tape.order:
+            inside = bool(_names(tape, node, keys[node]) & breaks.layers)
+            if inside and not inside_before:
+                found[node] = "layer"
+            inside_before = inside
+    found.update(dict.fromkeys(breaks.nodes, "node"))
+    return found
+
+
+def _names(tape: Tape, place: int, key: str) -> set[str]:
+    """All that the layer of a node may be called."""
+    node = tape.nodes[place]
+    names = {key}
+    if node.in_loss:
+        return names
+    if node.node is not None:
+        names.add(node.node)
+    path = node.layer
+    while path:
+        names.add(path)
+        path = path.rpartition(".")[0]
+    return names
