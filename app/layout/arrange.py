@@ -108,6 +108,8 @@ class _Arranger:
         # (arrow, group that the stretch lies in) -> its points from left to right, from the group's content's corner.
         self.stretches: dict[tuple[int, str | None], list[Point]] = {}
         self.label_at: list[tuple[str | None, Point] | None] = [None] * len(drawing.arrows)
+        self._chains: dict[str | None, list[str | None]] = {}
+        self._leftwards = drawing.direction == "RL"
 
     @cached_property
     def top_of(self) -> dict[str, str]:
@@ -166,15 +168,22 @@ class _Arranger:
 
     def _ends(self, arrow: Arrow) -> tuple[str, str]:
         """(the end that stands on the left, the other): gradients run leftwards."""
-        return (arrow.target, arrow.source) if self.drawing.direction == "RL" else (arrow.source, arrow.target)
+        return (arrow.target, arrow.source) if self._leftwards else (arrow.source, arrow.target)
 
-    def _around(self, box: str) -> list[str | None]:
-        """The groups around a box, the innermost first, None for the whole drawing at the end."""
+    def _around(self, group: str | None) -> list[str | None]:
+        """A group and those around it, the innermost first, None for the whole drawing at the end."""
+        known = self._chains.get(group)
+        if known is None:
+            known = [None] if group is None else [group, *self._around_outer(group)]
+            self._chains[group] = known
+        return known
+
+    def _around_outer(self, group: str) -> list[str | None]:
         chain: list[str | None] = []
-        group = self.boxes[box].group
-        while group is not None:
-            chain.append(group)
-            group = self.parents[group]
+        above = self.parents[group]
+        while above is not None:
+            chain.append(above)
+            above = self.parents[above]
         return [*chain, None]
 
     def _links_by_group(self, hanging: set[int]) -> dict[str | None, list[tuple[int, str, str]]]:
@@ -184,11 +193,16 @@ class _Arranger:
             if number in hanging:
                 continue
             left, right = self._ends(arrow)
-            if self.top_of[left] == self.top_of[right]:
+            left_top, right_top = self.top_of[left], self.top_of[right]
+            if left_top == right_top:
                 continue
-            left_around, right_around = self._around(left), self._around(right)
+            left_piece, right_piece = f"box {left_top}", f"box {right_top}"
+            left_group, right_group = self.boxes[left].group, self.boxes[right].group
+            if left_group == right_group:
+                found.setdefault(left_group, []).append((number, left_piece, right_piece))
+                continue
+            left_around, right_around = self._around(left_group), self._around(right_group)
             shared = next(group for group in left_around if group in right_around)
-            left_piece, right_piece = f"box {self.top_of[left]}", f"box {self.top_of[right]}"
             for group in left_around[: left_around.index(shared)]:
                 found.setdefault(group, []).append((number, left_piece, DOOR))
                 left_piece = f"group {group}"
@@ -261,18 +275,19 @@ class _Arranger:
     def _first_box(self) -> dict[str, int]:
         found: dict[str, int] = {}
         for box in self.drawing.boxes:
-            for group in self._around(box.id):
-                if group is not None:
-                    found.setdefault(group, self.place_in_drawing[box.id])
+            for group in self._around(box.group):
+                if group is None or group in found:
+                    break  # and so are those around it
+                found[group] = self.place_in_drawing[box.id]
         return found
 
     def _height_of(self, piece: str, number: int, side: str) -> float:
         """Where the arrow touches this side of a piece, from the piece's top."""
-        kind, _, key = piece.partition(" ")
-        if kind == "group":
-            return self.doors[(key, number, side)]
-        left, right = self._ends(self.drawing.arrows[number])
-        return self.pieces[piece].rects[left if side == "right" else right].center[1]
+        if piece.startswith("group "):
+            return self.doors[(piece[6:], number, side)]
+        arrow = self.drawing.arrows[number]
+        rect = self.pieces[piece].rects[arrow.target if (side == "right") == self._leftwards else arrow.source]
+        return rect.y + rect.height / 2
 
     def _result(self, hanging: set[int], width: float, height: float) -> Layout:
         """Everything counted from the drawing's own corner."""
@@ -288,8 +303,8 @@ class _Arranger:
         boxes: dict[str, Rect] = {}
         for name, piece in self.pieces.items():
             for box, rect in piece.rects.items():
-                x, y = _plus(corner[self.boxes[box].group], self.origin[name])
-                boxes[box] = Rect(x + rect.x, y + rect.y, rect.width, rect.height)
+                (x, y), (dx, dy) = corner[self.boxes[box].group], self.origin[name]
+                boxes[box] = Rect(x + dx + rect.x, y + dy + rect.y, rect.width, rect.height)
         routes = tuple(
             _down(boxes[arrow.source], boxes[arrow.target]) if number in hanging else self._route(number, corner, boxes)
             for number, arrow in enumerate(self.drawing.arrows)
@@ -306,14 +321,24 @@ class _Arranger:
             return _loop(boxes[left])
         if self.top_of[left] == self.top_of[right]:
             return boxes[arrow.source].center, boxes[arrow.target].center
-        left_around, right_around = self._around(left), self._around(right)
-        shared = next(group for group in left_around if group in right_around)
-        way = left_around[: left_around.index(shared) + 1] + right_around[: right_around.index(shared)][::-1]
-        points = [_plus(corner[group], point) for group in way for point in self.stretches[(number, group)]]
-        # The piece of a box that has boxes hanging under it can be wider than the box.
-        points[0] = (boxes[left].right, points[0][1])
-        points[-1] = (boxes[right].x, points[-1][1])
-        points = [p for p, q in zip(points, [None, *points], strict=False) if q is None or math.dist(p, q) > 0.01]
+        left_group, right_group = self.boxes[left].group, self.boxes[right].group
+        if left_group == right_group:
+            way = [left_group]
+        else:
+            left_around, right_around = self._around(left_group), self._around(right_group)
+            shared = next(group for group in left_around if group in right_around)
+            way = left_around[: left_around.index(shared) + 1] + right_around[: right_around.index(shared)][::-1]
+        # The piece of a box that has boxes hanging under it can be wider than the box, so the ends are the boxes' own.
+        all_points: list[Point] = []
+        for group in way:
+            dx, dy = corner[group]
+            all_points += [(x + dx, y + dy) for x, y in self.stretches[(number, group)]]
+        all_points[0] = (boxes[left].right, all_points[0][1])
+        all_points[-1] = (boxes[right].x, all_points[-1][1])
+        points = all_points[:1]
+        for before, point in zip(all_points, all_points[1:], strict=False):
+            if abs(before[0] - point[0]) + abs(before[1] - point[1]) > 0.01:
+                points.append(point)
         return tuple(points if arrow.source == left else points[::-1])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from app.layout.model import Point
 
@@ -11,8 +12,7 @@ HANG_DOWN = 16.0
 HANG_APART = 8.0
 
 
-@dataclass(frozen=True)
-class Rect:
+class Rect(NamedTuple):
     """`x` and `y` are the top left corner, in pixels."""
 
     x: float
@@ -44,6 +44,9 @@ class Piece:
 
 def hanging_piece(top: str, children: Mapping[str, list[str]], sizes: Mapping[str, tuple[float, float]]) -> Piece:
     """A box and what hangs under it: each child below its parent, childless ones all on the lowest level."""
+    if top not in children:
+        width, height = sizes[top]
+        return Piece(width, height, {top: Rect(0.0, 0.0, width, height)})
     order = [top]
     for box in order:
         order.extend(children.get(box, ()))

@@ -13,6 +13,7 @@ from app.layout.model import Link, Placed, Point, Spacing, State, Vertex
 from app.layout.order import make_rows, order_rows
 from app.layout.ranks import acyclic, cut_into_bands, layers
 from app.layout.routes import draw
+from app.layout.strings import is_string, string
 
 __all__ = ["Link", "Placed", "Point", "Spacing", "Vertex", "place"]
 
@@ -36,7 +37,10 @@ def place(vertices: list[Vertex], links: list[Link], limit: float, spacing: Spac
     state.heights = [v.height for v in vertices]
     state.weights = [v.weight for v in vertices]
     cut_into_bands(state, limit)
-    make_rows(state)
-    order_rows(state)
-    stand(state)
+    if is_string(state):
+        string(state)
+    else:
+        make_rows(state)
+        order_rows(state)
+        stand(state)
     return draw(state, turned)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Point = tuple[float, float]
 
@@ -11,8 +11,7 @@ Point = tuple[float, float]
 BEND = 1
 
 
-@dataclass(frozen=True)
-class Vertex:
+class Vertex(NamedTuple):
     """A box of this size. `pin` puts it before or behind all others; `weight` 0 means that others ignore it."""
 
     width: float
@@ -21,8 +20,7 @@ class Vertex:
     weight: int = 2
 
 
-@dataclass(frozen=True)
-class Link:
+class Link(NamedTuple):
     """From the right side of `tail` to the left side of `head`, `tail_dy` and `head_dy` below their tops."""
 
     tail: int

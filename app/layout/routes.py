@@ -164,6 +164,9 @@ def _spread_labels(state: State, gaps: dict[tuple[int, int], list[int]], labels:
 
 def _plain(route: list[Point]) -> list[Point]:
     """The route without repeated points and points on the way of a straight line."""
+    x, level = route[0]
+    if len(route) == 4 and abs(route[3][0] - x) > 0.02 and all(abs(y - level) < 0.005 for _, y in route):
+        return [route[0], route[3]]
     kept: list[Point] = []
     for point in route:
         if kept and abs(kept[-1][0] - point[0]) < 0.01 and abs(kept[-1][1] - point[1]) < 0.01:
