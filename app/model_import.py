@@ -248,7 +248,7 @@ def project_of(
     import torch
 
     from app.builder.importer.building import import_module
-    from app.builder.importer.drafting import DraftError
+    from app.builder.importer.drafts import DraftError
     from app.builder.importer.frames import TraceError
 
     examples = tuple(torch.zeros(one.shape, dtype=getattr(torch, one.dtype), device="meta") for one in inputs)

@@ -108,6 +108,9 @@ class Binder:
         return bound
 
     def _function(self, target: Any) -> str:
+        name = getattr(target, "__name__", "")
+        if name.endswith("_") and not name.endswith("__") and getattr(torch, name, None) is target:
+            target = getattr(torch, name[:-1], target)  # in place, of which a drawing knows nothing
         known = _FUNCTIONS.get(target) if _hashable(target) else None
         found = known or self._functions.get(target) if _hashable(target) else None
         if found is None:

@@ -13,7 +13,8 @@ from app.builder.arrange import arrange
 from app.builder.blocks import Block, Blocks
 from app.builder.catalog import Catalog
 from app.builder.graph import Graph
-from app.builder.importer.drafting import Draft, Drafter, DraftError
+from app.builder.importer.drafting import Drafter
+from app.builder.importer.drafts import Draft, DraftError
 from app.builder.importer.fallback import OPAQUE, Fallback, parent
 from app.builder.importer.frames import TraceError
 from app.builder.importer.giving_way import GivingWay, ReadPast

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -13,66 +12,14 @@ from torch.utils._pytree import tree_unflatten
 from app.builder import ops
 from app.builder.catalog import Catalog, OpSpec
 from app.builder.importer.binding import BATCH_NORM, Binder, Bound, Unbound, literal_of, signature_of
+from app.builder.importer.drafts import Draft, DraftError, DraftNode, Source
 from app.builder.importer.frames import Frame
 from app.builder.importer.modules import described
 from app.builder.importer.running import port_name
 from app.builder.importer.tracing import Tracer
 from app.builder.literals import DType
 
-Source = tuple[str, int]  # a node of the draft and which of its outputs
 LARGEST_CONSTANT = 4096
-
-
-class DraftError(ValueError):
-    """A traced model that cannot be drawn; says where and why. `path` is where it stands, `why` the bare reason."""
-
-    def __init__(self, words: str, path: str = "", why: str = "") -> None:
-        super().__init__(words)
-        self.path, self.why = path, why or words
-
-
-@dataclass
-class DraftNode:
-    """A node to be. `params` are literals; `inner` is what it holds if it is a block; `shares` the node whose module it
-    calls once more. `tied` says by name which parameters are those of another node, by its id."""
-
-    id: str
-    op: str
-    name: str
-    params: dict[str, Any] = field(default_factory=dict)
-    inner: Draft | None = None
-    shares: str = ""
-    repeat: int = 1
-    kept: bool = False
-    tied: dict[str, tuple[str, str]] = field(default_factory=dict)
-
-
-@dataclass
-class Draft:
-    """One sheet to be. `wires` are (source, output, target, port, index)."""
-
-    path: str
-    kind: str
-    nodes: dict[str, DraftNode] = field(default_factory=dict)
-    wires: list[tuple[str, int, str, str, int]] = field(default_factory=list)
-    inputs: list[str] = field(default_factory=list)
-    outputs: list[str] = field(default_factory=list)
-    made: int = 0  # nodes so far, for their ids
-    numbers: set[str] = field(default_factory=set)  # those that give one number
-
-    def add(self, op: str, name: str, params: dict[str, Any], inner: Draft | None = None) -> DraftNode:
-        """A new node."""
-        self.made += 1
-        made = DraftNode(f"n{self.made}", op, name, params, inner)
-        self.nodes[made.id] = made
-        return made
-
-    def fresh(self, stem: str) -> str:
-        """`stem`, or the first of `stem2`, `stem3`, ... that no node bears."""
-        names, number, name = {node.name for node in self.nodes.values()}, 2, stem
-        while name in names:
-            name, number = f"{stem}{number}", number + 1
-        return name
 
 
 class Drafter:
@@ -103,10 +50,13 @@ class _Sheet:
         self.constants: dict[fx.Node, Any] = {}
         self.modules: dict[str, str] = {}
         self.names: set[str] = set()
+        self.needed: set[fx.Node] = set()
         self.values = drafter.tracer.values
 
     def drawn(self) -> Draft:
-        for node in self._needed():
+        needed = self._needed()
+        self.needed.update(needed)
+        for node in needed:
             try:
                 self._draw(node)
             except Unbound as error:
@@ -142,7 +92,7 @@ class _Sheet:
         leaves = [(number, leaf) for number, leaf in enumerate(self.frame.outputs) if isinstance(leaf, fx.Node)]
         if not leaves:
             raise DraftError(f"{self.frame.path or self.draft.kind} returns no tensor", self.frame.path)
-        whole = tree_unflatten(list(range(len(self.frame.outputs))), self.frame.structure)
+        whole = tree_unflatten(list(range(self.frame.structure.num_leaves)), self.frame.structure)
         keys = {number: str(key) for key, number in whole.items()} if isinstance(whole, dict) else {}
         for place, (number, leaf) in enumerate(leaves):
             plain = "output" if len(leaves) == 1 else f"output{place + 1}"
@@ -225,11 +175,16 @@ class _Sheet:
             self.drafter.binder.put(bound, spec, name, value)
         _leave_to_arriving(spec, params, bound, self.values)
         made = self._module(path, spec.key, {**params, **bound.params})
+        if node in self.drafter.tracer.views.in_place and not self._alone(node):
+            self.draft.nodes[made.shares or made.id].params.pop("inplace", None)
         self._connect(made, bound)
         self.places[node] = (made.id, 0)
 
     def _block(self, node: fx.Node) -> None:
         inner_frame = self.frame.inner[node]
+        for number, item in inner_frame.extra.items():
+            if item not in self.needed:
+                inner_frame.outputs[number] = None
         inner = self.drafter.draft(inner_frame)
         made = self._module(inner_frame.path, "", {}, inner)
         for leaf, input_id in zip(node.args, inner.inputs, strict=True):
@@ -255,11 +210,20 @@ class _Sheet:
         bound = self.drafter.binder.bind(node, like)
         spec = self.drafter.catalog[bound.key]
         count = self._count_of(bound) if bound.key == BATCH_NORM else None
+        if node in self.drafter.tracer.views.in_place and not self._alone(node):
+            bound.params.pop("inplace", None)
         made = self._add(bound.key, self._fresh(spec.stem), bound.params)
         self._connect(made, bound)
         if count is not None:
             self.draft.wires.append((count.id, 0, made.id, ops.COUNTED, 0))
         self.places[node] = (made.id, 0)
+
+    def _alone(self, node: fx.Node) -> bool:
+        """Whether nothing else of this sheet reads what a call changes in place, before it or after it."""
+        views = self.drafter.tracer.views
+        source = views.in_place[node]
+        others = (source.users.keys() & self.needed) - {node}
+        return source.op not in ("placeholder", "get_attr") and source not in views.links and not others
 
     def _count_of(self, bound: Bound) -> DraftNode | None:
         """The buffer that counts the batches beside the statistics of an `F.batch_norm`."""
@@ -269,7 +233,7 @@ class _Sheet:
         if owner is None or path not in self.drafter.buffers:
             return None
         tracer = self.drafter.tracer
-        if int(tracer.root.training) and not any(n.op == "get_attr" and n.target == path for n in tracer.became):
+        if int(tracer.root.training) and not any(n.op == "get_attr" and n.target == path for n in tracer.views.became):
             return None  # it is there, and nobody counts
         name = self._relative(path)
         known = next((node for node in self.draft.nodes.values() if (node.op, node.name) == ("buffer", name)), None)

@@ -41,7 +41,8 @@ class Frame:
 
     `inputs` are the placeholders, in the order of the leaves of the arguments; `inner` has the frame of every call of
     a submodule that was entered, by the node that stands for the call. `given` and `result` tell how arguments and
-    results are nested.
+    results are nested. `extra` are outputs, by number, that are no results but inputs after they were changed in place,
+    with the node outside that takes each.
     """
 
     path: str
@@ -53,6 +54,7 @@ class Frame:
     outer: dict[fx.Node, fx.Node] = field(default_factory=dict)
     outputs: list[Any] = field(default_factory=list)
     structure: Any = None
+    extra: dict[int, fx.Node] = field(default_factory=dict)
 
 
 COMPILED = "it is compiled by torch.jit, and its code is no Python any more"

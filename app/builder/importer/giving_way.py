@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils._pytree import tree_flatten
 
 from app.builder.importer.binding import Unbound
-from app.builder.importer.drafting import DraftError
+from app.builder.importer.drafts import DraftError
 from app.builder.importer.exported import PATIENCE, NotExported, Replay, exported
 from app.builder.importer.fallback import EXPORTED, OPAQUE, Fallback, inside, parent
 from app.builder.importer.frames import VALUES, Apart, TraceError, words_of

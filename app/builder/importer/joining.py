@@ -6,7 +6,7 @@ is a block of its own; with the `torch.cat` in front of it, they are instances o
 
 from __future__ import annotations
 
-from app.builder.importer.drafting import Draft, DraftNode
+from app.builder.importer.drafts import Draft, DraftNode
 
 JOIN = "torch.cat"
 

@@ -14,7 +14,7 @@ from app.builder.blocks import PREFIX, Block, Blocks, unused_name
 from app.builder.catalog import Catalog, Param
 from app.builder.expressions import Expr, computed
 from app.builder.graph import Edge, Graph, Node, Tie
-from app.builder.importer.drafting import Draft, DraftNode
+from app.builder.importer.drafts import Draft, DraftNode
 from app.builder.importer.joining import join_outside
 from app.builder.names import identifier
 from app.builder.params import COMPUTED

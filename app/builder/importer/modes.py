@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.builder.importer.binding import BATCH_NORM
-from app.builder.importer.drafting import Draft, DraftError
+from app.builder.importer.drafts import Draft, DraftError
 from app.builder.ops import COUNTED, IN_TRAINING
 
 _What = tuple[Any, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.builder.importer.drafting import Draft
+from app.builder.importer.drafts import Draft
 
 
 def numbers_once(root: Draft) -> None:

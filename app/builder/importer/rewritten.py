@@ -39,6 +39,13 @@ def _product_added(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> 
     return (x if beta == 1 else x * beta) + (product if alpha == 1 else product * alpha)
 
 
+def _copied(x: Any, other: Any, non_blocking: bool = False) -> Any:
+    """What `x.copy_(other)` leaves in x."""
+    same = isinstance(other, torch.Tensor) and other.dtype == x.dtype
+    other = other if same else other.type_as(x)
+    return torch.clone(other if other.shape == x.shape else _expand_as(other, x))
+
+
 def _view_as(x: Any, other: Any) -> Any:
     return x.view(*(other.size(dim) for dim in range(_rank(other))))
 
@@ -203,7 +210,7 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     torch.min: functools.partial(_of_two, torch.minimum), torch.max: functools.partial(_of_two, torch.maximum),
 }  # fmt: skip
 _METHODS: dict[str, Callable[..., Any]] = {
-    "zero_": lambda x: torch.zeros_like(x), "fill_": lambda x, value: torch.full_like(x, value),
+    "copy_": _copied, "zero_": lambda x: torch.zeros_like(x), "fill_": lambda x, value: torch.full_like(x, value),
     "expand_as": _expand_as, "view_as": _view_as, "reshape_as": _reshape_as,
     **{name: functools.partial(_cast, dtype) for name, dtype in (
         ("bool", torch.bool), ("int", torch.int32), ("double", torch.float64), ("half", torch.float16))},

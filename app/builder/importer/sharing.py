@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from torch import nn
 
-from app.builder.importer.drafting import Draft, DraftNode
+from app.builder.importer.drafts import Draft, DraftNode
 from app.builder.importer.fallback import inside, parent
 
 

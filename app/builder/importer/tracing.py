@@ -39,6 +39,7 @@ from app.builder.importer.quick import normalised
 from app.builder.importer.rewritten import rewritten, sizes_seen
 from app.builder.importer.running import alone
 from app.builder.importer.values import FACTORIES, PROXIES, Training, ValueProxy, plain_flag
+from app.builder.importer.views_of import NoWayBack, Views
 from app.builder.importer.watching import counters, left_behind, patched, plain, refilled, with_hooks
 
 
@@ -50,7 +51,7 @@ class Tracer(fx.Tracer):
         self.proxy_buffer_attributes = True
         self.whole, self.cancelled = whole, cancelled
         self.values: dict[fx.Node, Any] = {}
-        self.became: dict[fx.Node, fx.Node] = {}
+        self.views = Views(self.values, self._written, lambda path: type(self.root.get_submodule(path)).__name__)
         self.constants: dict[fx.Node, torch.Tensor] = {}
         self.frames: list[Frame] = []
         self.apart: dict[str, Apart] = {}  # by path: what is not followed, and what stands for it
@@ -121,7 +122,7 @@ class Tracer(fx.Tracer):
         return with_hooks(module, type(module).forward)
 
     def _check_state(self) -> None:
-        found = left_behind(self.root, self._before, self.became)
+        found = left_behind(self.root, self._before, self.views.became)
         if found is not None:
             path, why = found
             raise TraceError(f"{path or type(self.root).__name__} cannot be followed: {why}", path, why)
@@ -177,6 +178,10 @@ class Tracer(fx.Tracer):
         frame.outputs, frame.structure = tree_flatten(plain(result))
         known = [self._known(leaf) for leaf in frame.outputs]
         frame.outputs = [self._own(frame, leaf) for leaf in frame.outputs]
+        changed = [(p, node) for p in frame.inputs if p in frame.outer and (node := self.latest(p)) is not p]
+        extra = dict.fromkeys(node for _, node in changed if node not in frame.outputs)
+        frame.outputs += extra
+        known += [self.values[node] for node in extra]
         self.frames.pop()
         if outer is None:
             return frame, None
@@ -189,9 +194,14 @@ class Tracer(fx.Tracer):
             if isinstance(leaf, fx.Node):
                 item = outer.graph.create_node("call_function", operator.getitem, (call, number))
                 self.values[item] = known[number]
+                self.views.note_item(item, leaf, frame.outer)
                 items.append(self.proxy(item))
             else:
                 items.append(leaf)
+        for placeholder, leaf in changed:  # it changed what it was given
+            item = items[frame.outputs.index(leaf)]
+            self.changed(self.proxy(frame.outer[placeholder]), item)
+        frame.extra = {number: items[number].node for number in range(len(items) - len(extra), len(items))}
         return frame, refilled(result, iter(items))
 
     def _call_of(self, frame: Frame, outer: Frame) -> fx.Node:
@@ -220,14 +230,28 @@ class Tracer(fx.Tracer):
             return node
         known = next((p for p, outer in frame.outer.items() if outer is node), None)
         if known is not None:
-            return known
+            return self.latest(known)
         return self._placeholder(frame, "taken", self.values[node], node).node
 
     def latest(self, node: fx.Node) -> fx.Node:
         """The node for what a tensor is now, after changes in place."""
-        while node in self.became:
-            node = self.became[node]
-        return node
+        return self._told(lambda: self.views.latest(node))
+
+    def changed(self, old: ValueProxy, made: ValueProxy) -> None:
+        """A tensor was changed in place."""
+        before, after = self._own(self.frames[-1], old), made.node
+        if before is not after:
+            self._told(lambda: self.views.change(before, after))
+
+    def _told(self, asked: Callable[[], Any]) -> Any:
+        try:
+            return asked()
+        except NoWayBack as error:
+            raise TraceError(f"{self._where()} cannot be followed: {error}", None, str(error)) from error
+
+    def _written(self, kind: str, target: Any, args: tuple[Any, ...]) -> fx.Node:
+        made: fx.Node = self.create_proxy(kind, target, fx.map_arg(args, self.proxy), {}).node
+        return made
 
     def _known(self, leaf: Any) -> Any:
         return self.values[self.latest(leaf.node)] if type(leaf) in PROXIES else leaf
@@ -286,8 +310,22 @@ class Tracer(fx.Tracer):
             self._near()
         given, named = self.create_arg(args), self.create_arg(kwargs)
         node = self.frames[-1].graph.create_node(kind, target, given, named)
+        arriving = [one for one in node.all_input_nodes if isinstance(self.values[one], torch.Tensor)]
+        before = [self.values[one]._version for one in arriving]
         self.values[node] = self._computed(kind, target, given, named)
+        moved = [one for one, version in zip(arriving, before, strict=True) if self.values[one]._version != version]
+        if not moved:
+            self.views.note(node)
+        elif kind != "call_method":
+            self._moved(node, moved)
         return self.proxy(node)
+
+    def _moved(self, node: fx.Node, moved: list[fx.Node]) -> None:
+        """A function or a layer changes what it takes, and gives that back."""
+        for one in moved:
+            if self.values[node] is self.values[one]:
+                self.views.in_place[node] = one
+                self._told(lambda old=one: self.views.change(old, node))
 
     def _near(self) -> None:
         """Let a module that takes no tensor have one from outside, to make others where that one is."""

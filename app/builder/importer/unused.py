@@ -9,7 +9,8 @@ from torch import nn
 
 from app.builder.catalog import Catalog
 from app.builder.importer.binding import Unbound
-from app.builder.importer.drafting import Draft, tensor_params
+from app.builder.importer.drafting import tensor_params
+from app.builder.importer.drafts import Draft
 from app.builder.importer.fallback import inside
 from app.builder.importer.modules import described, key_of
 

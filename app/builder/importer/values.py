@@ -63,12 +63,8 @@ class ValueProxy(fx.Proxy):
         self.changed(tracer.create_proxy("call_function", set_item, (self, index, value), {}))
 
     def changed(self, made: ValueProxy) -> None:
-        """What was changed in place is read anew from now on, and so is what it is a part of."""
-        tracer, old = self.tracer, self.tracer.latest(self.node)
-        tracer.became[old] = made.node
-        whole = old.args[0] if old.target is operator.getitem else None
-        if isinstance(whole, fx.Node) and isinstance(tracer.values[whole], torch.Tensor):
-            tracer.proxy(whole)[old.args[1]] = made
+        """What was changed in place is read anew from now on, and so is what shares its memory."""
+        self.tracer.changed(self, made)
 
     def __iadd__(self, other: Any) -> Any:
         return self._in_place(self + other)

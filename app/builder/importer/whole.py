@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from app.builder.catalog import OpSpec
-from app.builder.importer.drafting import Draft, DraftError
+from app.builder.importer.drafts import Draft, DraftError
 from app.builder.importer.running import port_name, run_alone
 from app.builder.literals import DType
 from app.builder.whole_net import WHOLE

@@ -1,0 +1,60 @@
+"""Drafts: nodes and wires of one sheet to be, with the drafts of submodules in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+Source = tuple[str, int]  # a node of the draft and which of its outputs
+
+
+class DraftError(ValueError):
+    """A traced model that cannot be drawn; says where and why. `path` is where it stands, `why` the bare reason."""
+
+    def __init__(self, words: str, path: str = "", why: str = "") -> None:
+        super().__init__(words)
+        self.path, self.why = path, why or words
+
+
+@dataclass
+class DraftNode:
+    """A node to be. `params` are literals; `inner` is what it holds if it is a block; `shares` the node whose module it
+    calls once more. `tied` says by name which parameters are those of another node, by its id."""
+
+    id: str
+    op: str
+    name: str
+    params: dict[str, Any] = field(default_factory=dict)
+    inner: Draft | None = None
+    shares: str = ""
+    repeat: int = 1
+    kept: bool = False
+    tied: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+
+@dataclass
+class Draft:
+    """One sheet to be. `wires` are (source, output, target, port, index)."""
+
+    path: str
+    kind: str
+    nodes: dict[str, DraftNode] = field(default_factory=dict)
+    wires: list[tuple[str, int, str, str, int]] = field(default_factory=list)
+    inputs: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+    made: int = 0  # nodes so far, for their ids
+    numbers: set[str] = field(default_factory=set)  # those that give one number
+
+    def add(self, op: str, name: str, params: dict[str, Any], inner: Draft | None = None) -> DraftNode:
+        """A new node."""
+        self.made += 1
+        made = DraftNode(f"n{self.made}", op, name, params, inner)
+        self.nodes[made.id] = made
+        return made
+
+    def fresh(self, stem: str) -> str:
+        """`stem`, or the first of `stem2`, `stem3`, ... that no node bears."""
+        names, number, name = {node.name for node in self.nodes.values()}, 2, stem
+        while name in names:
+            name, number = f"{stem}{number}", number + 1
+        return name
