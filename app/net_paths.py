@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from app.builder.blocks import PREFIX
+from app.builder.blocks import PREFIX, Block
 from app.builder.graph import Graph
+from app.frozen import FrozenMap
 from app.project import Project
-from app.source import Path
+from app.source import ClassText, Source
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
@@ -30,28 +31,44 @@ class Layer:
     trains: bool = True
 
 
+_last: tuple[FrozenMap[str, Block], Source, FrozenMap[str, int], tuple[Layer, ...]] | None = None
+
+
 def layers_of(project: Project, analysis: Analysis) -> tuple[Layer, ...]:
-    """The modules of the net in the order of its text, those inside blocks behind the block."""
-    return tuple(_layers(project, analysis, analysis.graph, (), False))
+    """The modules of the net in the order of its text, those inside blocks behind the block.
+
+    Several ask for the same net, so the last answer is kept.
+    """
+    global _last
+    blocks, source, counts = project.blocks, analysis.source, analysis.parameters
+    known = _last
+    if known is None or known[0] is not blocks or known[1] is not source or known[2] is not counts:
+        found = _inside(project.blocks, source, analysis.graph, source.whole, "", False, counts)
+        known = _last = (blocks, source, counts, tuple(found))
+    return known[3]
 
 
-def _layers(project: Project, analysis: Analysis, graph: Graph, way: Path, frozen: bool) -> Iterator[Layer]:
-    source = analysis.source
-    within = source.within(way) if way else source
-    for key, path in within.modules.items():
-        node = graph.nodes.get(key)
+def _inside(
+    blocks: Mapping[str, Block], source: Source, graph: Graph, part: ClassText, prefix: str, frozen: bool,
+    counts: Mapping[str, int] | None = None,
+) -> Iterator[Layer]:  # fmt: skip
+    """The modules of one sheet, whose class is `part`; `counts` are those of their parameters, where there are some."""
+    for key, name in part.modules.items():
+        node, path = graph.nodes.get(key), prefix + name
         if node is None:
             continue
-        still = frozen or node.frozen
-        count = analysis.parameters.get(key) if not way else None
-        listed = node.repeat > 1 and not within.further.get(key)
+        still, spread = frozen or node.frozen, part.spread.get(key, 1)
+        count = counts.get(key) if counts is not None else None
+        listed = node.repeat > 1 and spread == 1
         modules = tuple(f"{path}.{i}" for i in range(node.repeat)) if listed else (path,)
         yield Layer(path, modules, node.name, count, still, count != 0)
-        for other in within.further.get(key, ()):
+        for number in range(1, spread):
+            other = prefix + part.module(key, number)
             yield Layer(other, (other,), node.name, None, still, count != 0)
-        block = project.blocks.get(node.op.removeprefix(PREFIX)) if node.op.startswith(PREFIX) else None
-        if block is not None:
-            yield from _layers(project, analysis, block.graph, (*way, (key, 0)), still)
+        block = blocks.get(node.op.removeprefix(PREFIX)) if node.op.startswith(PREFIX) else None
+        inner = source.inside(part, key, 0) if block is not None else None
+        if block is not None and inner is not None:
+            yield from _inside(blocks, source, block.graph, inner, f"{prefix}{part.module(key, 0)}.", still)
 
 
 def is_known(path: str, layers: tuple[Layer, ...]) -> bool:

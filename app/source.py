@@ -179,6 +179,8 @@ def _drawn(spec: InputSpec, shape: tuple[int, ...]) -> Tensor:
     import torch
 
     dtype, low, high = getattr(torch, spec.dtype), spec.low, spec.high
+    if dtype.is_complex:
+        return torch.randn(shape, dtype=dtype)
     if not dtype.is_floating_point:
         first = int(low) if low is not None else min(0, int(high) - 1) if high is not None else 0
         return torch.randint(first, int(high) if high is not None else first + 2, shape).to(dtype)

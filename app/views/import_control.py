@@ -35,7 +35,9 @@ def laid_out(project: Project, room: Size) -> Project:
     """The project with every sheet laid out anew by the sizes that its nodes are drawn with, to be seen in `room`."""
     ops = own_layers.ops_of(project)
     blocks = {name: _with_places(block, ops, room) for name, block in project.blocks.items()}
-    return replace(_with_places(project, ops, room), blocks=FrozenMap(blocks))
+    laid = replace(_with_places(project, ops, room), blocks=FrozenMap(blocks))
+    own_layers.ops_of(laid)  # remembered: the window asks for the same, and is not held up by it
+    return laid
 
 
 def _with_places(sheet: S, ops: Catalog, room: Size) -> S:

@@ -57,6 +57,9 @@ Question = tuple[Graph, Catalog, Way]
 KNOWN = 8  # answers that are kept
 # Milliseconds in which the window shows the shapes before the rest is asked for: what a worker does slows painting.
 BREATH = 10
+# Turns of the event loop that another project has to be painted in before a worker begins to look at it: the two would
+# take the interpreter from each other.
+TURNS = 6
 
 
 def _shapes(graph: Graph, ops: Catalog, way: Way, earlier: Analysis | None) -> Analysis:
@@ -118,6 +121,9 @@ class Live(QObject):
         self._breath.setSingleShot(True)
         self._breath.setInterval(BREATH)
         self._breath.timeout.connect(self._ask_rest)
+        self._turns = 0
+        self._first_look = QTimer(self, interval=0, timeout=self._turn)
+        document.replaced.connect(self._replaced)
         document.changed.connect(self._changed)
         catalog.changed.connect(self._ask)
         place.changed.connect(lambda _before, _after: self._ask())
@@ -177,8 +183,20 @@ class Live(QObject):
         elif before.data != after.data or before.training != after.training:
             self._tell()
 
+    def _replaced(self, _project: Project) -> None:
+        for key in ("shapes", "analysis"):
+            self._background.forget(key)
+        self._turns = TURNS
+        self._first_look.start()
+
+    def _turn(self) -> None:
+        self._turns -= 1
+        if not self._turns:
+            self._first_look.stop()
+            self._ask()
+
     def _ask(self) -> None:
-        if self.torch is not None and not self.up_to_date:
+        if self.torch is not None and not self._turns and not self.up_to_date:
             self._breath.stop()
             self._recall.stop()
             for key in ("shapes", "analysis"):

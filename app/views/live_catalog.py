@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.builder.blocks import Blocks, with_blocks
 from app.builder.catalog import Catalog, OpSpec
@@ -21,8 +21,9 @@ class _Voice(QObject):
 class LiveCatalog(Catalog):
     """A catalog that follows the open project. Views keep it and ask it anew each time.
 
-    `changed` comes when ops have come, gone or changed. `now` is the immutable catalog of this moment, for work that
-    goes on elsewhere; it has no offers of the library, since no graph may use one of them.
+    `changed` comes when ops have come, gone or changed, for another project once that is drawn. `now` is the immutable
+    catalog of this moment, for work that goes on elsewhere; it has no offers of the library, since no graph may use
+    one of them.
     """
 
     def __init__(self, base: Catalog, document: Document) -> None:
@@ -32,9 +33,10 @@ class LiveCatalog(Catalog):
         self._library = Library()
         self._voice = _Voice(document)
         self.changed = self._voice.changed
+        self._later = QTimer(self._voice, singleShot=True, interval=0, timeout=self.changed.emit)
         self._refill()
         # Who draws hears of another project before `changed` comes, and asks this catalog then.
-        document.replaced.connect(self._follow)
+        document.replaced.connect(self._replaced)
         document.changed.connect(lambda _before, after: self._follow(after))
 
     @property
@@ -57,6 +59,12 @@ class LiveCatalog(Catalog):
             self._library = library
             self._tell()
 
+    def _replaced(self, project: Project) -> None:
+        if project.blocks is not self._blocks:
+            self._blocks = project.blocks
+            self._refill()
+            self._later.start()
+
     def _follow(self, project: Project) -> None:
         if project.blocks is not self._blocks:
             self._blocks = project.blocks
@@ -64,6 +72,7 @@ class LiveCatalog(Catalog):
 
     def _tell(self) -> None:
         self._refill()
+        self._later.stop()
         self.changed.emit()
 
     def _refill(self) -> None:

@@ -89,7 +89,8 @@ class PageLinks(QObject):
         window.room.set_tape(None)
         if not window.session.active:
             self._gradients = None
-            window.curves.set_history(None)
+            if window.curves.has_run:
+                window.curves.set_history(None)
             window.canvas.set_gradients({}, 1e-3, 10.0)
             window.status.set_state("")
             window.status.set_run("")

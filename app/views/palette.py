@@ -25,6 +25,9 @@ MIME = "application/x-tapedeck-op"
 BLOCKS = "block"
 OWN = "own"  # classes of the project's own files
 NO_BLOCKS = "Select nodes, press Ctrl+G"
+_SEEN = Qt.ItemFlag.ItemIsEnabled
+_CHOSEN = _SEEN | Qt.ItemFlag.ItemIsSelectable
+_DRAGGED = _CHOSEN | Qt.ItemFlag.ItemIsDragEnabled
 _TOP = 0  # internal id of a category's index; an op has that of its category, plus one
 
 
@@ -99,13 +102,19 @@ class OpModel(QAbstractItemModel):
         return True
 
     def set_query(self, query: str) -> str | None:
-        """Show only what fits of what the catalog has now; returns the key of the best one."""
+        """Show only what fits of what the catalog has now; returns the key of the best one, None for an empty query."""
         self.specs = tuple(self._catalog.values())
+        if not query.strip():
+            self._show(grouped(self.specs, BLOCKS))
+            return None
         fits = {spec.key: found for spec in self.specs if (found := fit(query, spec)) is not None}
-        self.beginResetModel()
-        self._groups = grouped((spec for spec in self.specs if spec.key in fits), "" if query.strip() else BLOCKS)
-        self.endResetModel()
+        self._show(grouped(spec for spec in self.specs if spec.key in fits))
         return max(fits, key=lambda key: fits[key], default=None)
+
+    def _show(self, groups: tuple[Group, ...]) -> None:
+        self.beginResetModel()
+        self._groups = groups
+        self.endResetModel()
 
     def set_summaries(self, texts: Mapping[str, str]) -> None:
         self._summaries = texts
@@ -130,7 +139,8 @@ class OpModel(QAbstractItemModel):
         return QModelIndex()
 
     def index(self, row: int, column: int, parent: Index = QModelIndex()) -> QModelIndex:  # noqa: B008
-        if not self.hasIndex(row, column, parent):
+        # Asked for every row whenever the list is laid out, as are the flags: no detours here.
+        if column != 0 or not 0 <= row < self.rowCount(parent):
             return QModelIndex()
         return self.createIndex(row, column, parent.row() + 1 if parent.isValid() else _TOP)
 
@@ -166,11 +176,10 @@ class OpModel(QAbstractItemModel):
         return None
 
     def flags(self, index: Index) -> Qt.ItemFlag:
-        if index.isValid() and not self.spec(index) and not self.group(index):
-            return Qt.ItemFlag.ItemIsEnabled
-        flags = Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable
         spec = self.spec(index)
-        return flags | Qt.ItemFlag.ItemIsDragEnabled if spec and spec.kind != "unknown" else flags
+        if spec is not None:
+            return _CHOSEN if spec.kind == "unknown" else _DRAGGED
+        return _SEEN if index.isValid() and index.internalId() != _TOP else _CHOSEN
 
     def mimeTypes(self) -> list[str]:
         return [MIME]
@@ -197,7 +206,7 @@ class OpTree(QTreeView):
         super().__init__(parent)
         self.ops = model
         self.setModel(model)
-        self._delegate = RowDelegate(self._row)
+        self._delegate = RowDelegate(self._row, lambda index: model.group(index) is not None)
         self.setItemDelegate(self._delegate)
         self.setHeaderHidden(True)
         self.setRootIsDecorated(False)

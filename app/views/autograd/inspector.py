@@ -61,6 +61,8 @@ class TapeInspector(QScrollArea):
 
     def show_item(self, tape: Tape | None, item: TapeNode | LayerGroup | None) -> None:
         """Show one node or one layer of `tape`."""
+        if item is None and self._shown is None and self.widget() is not None:
+            return
         self._shown = item
         if tape is None or item is None:
             self.setWidget(

@@ -231,7 +231,8 @@ class ImportDialog(Dialog):
 
     def _open_it(self, project: Project, wanted: Wanted) -> None:
         if self._open(project, wanted):
-            self.accept()
+            self.import_button.setEnabled(False)
+            QTimer.singleShot(0, self, self.accept)  # the drawing goes before
         else:
             self._say("It was not opened: your project is as it was.")
 

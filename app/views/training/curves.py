@@ -124,6 +124,11 @@ class Curves(QWidget):
         return self._history
 
     @property
+    def has_run(self) -> bool:
+        """Whether there is a run to be seen."""
+        return self._stack.currentWidget() is self.cards
+
+    @property
     def mode(self) -> Mode:
         return self._scale.mode
 
@@ -134,7 +139,9 @@ class Curves(QWidget):
 
     def set_run(self, run: Run) -> None:
         """Show one run's history, with the names that its job has."""
-        self.loss.set_loss_name(run.job.training.loss.name)
+        losses = run.job.training.losses
+        several = f"sum of {len(losses)} losses" if len(losses) > 1 else losses[0].loss.name if losses else ""
+        self.loss.set_loss_name(several or run.job.training.loss.name)
         self.set_history(run.history, run.job.source)
 
     def set_history(self, history: History | None, source: Source | None = None) -> None:
