@@ -1,4 +1,4 @@
-"""Why a parameter gets no gradient: the kind of the cut, its line, the way to it, and torch's own `.grad` as witness."""
+"""Why a parameter gets no gradient: its kind, its line, the way to it; torch's own `.grad` is the witness."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ the loss depends on. The watcher keeps autograd's nodes for as long as the pass 
 from __future__ import annotations
 
 import sys
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import FrameType
@@ -22,7 +21,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
 from app.autograd.places import Place, Places
-from app.autograd.walk import LEAF_SEQUENCE, is_accumulate, short_name
+from app.autograd.walk import is_accumulate, short_name
 from app.source import Source
 
 # Results that come from a tensor's form and not from its values, and calls that are about the tensor itself.
@@ -98,7 +97,6 @@ class CutWatcher:
         self._model = model
         self._seen: list[_Seen] = []
         self._taints: Any = WeakIdKeyDictionary()
-        self._spans: list[tuple[int, int, Place]] = []
         self._made: list[Any] = []
         self._mode: Any = None
         self._hook: Any = None
@@ -156,8 +154,7 @@ class CutWatcher:
             for tensor in inputs:
                 if isinstance(tensor, Parameter):
                     self.used.setdefault(id(tensor), place)
-            if ended > started:
-                self._spans.append((started, ended, place))
+            self.places.note(started, ended, place)
         if name in _TO_NUMBER:
             if alive and place is not None:
                 self._cut(_TO_NUMBER[name], place, alive, "", False, frame)
@@ -191,7 +188,8 @@ class CutWatcher:
             self.layer_requires[place.layer] = requires
 
     def _cut(self, kind: str, place: Place, alive: Any, dtype: str, writes: bool, frame: FrameType | None) -> int:
-        inside = _custom_function(frame)
+        function = custom_node(frame)
+        inside = type(function).__name__.removesuffix("Backward") if function is not None else ""
         if inside:
             kind = "checkpoint" if inside == "CheckpointFunction" else "custom"
         edges = [node for _, node in alive]
@@ -236,18 +234,7 @@ class CutWatcher:
         return tuple(self._link(node) for node in way), next(iter(numbers), None)
 
     def _link(self, node: Any) -> Link:
-        return Link(short_name(node), self.place_of(node))
-
-    def place_of(self, node: Any) -> Place:
-        """Where the operation of a backward node was asked for."""
-        number = node._sequence_nr()
-        if number == LEAF_SEQUENCE:
-            return Place()
-        at = bisect_right(self._spans, number, key=lambda span: span[0]) - 1
-        if at >= 0 and number < self._spans[at][1]:
-            return self._spans[at][2]
-        origin = self.places.origins.origin(number)
-        return Place("", origin.layer, origin.call, origin.node, origin.line)
+        return Link(short_name(node), self.places.of(node))
 
 
 class _Mode(TorchFunctionMode):
@@ -298,16 +285,16 @@ def _kind(name: str, output: Any) -> str:
     return "no derivative" if output.is_floating_point() or output.is_complex() else "dtype"
 
 
-def _custom_function(frame: FrameType | None) -> str:
-    """The class of the `torch.autograd.Function` whose forward is running; "" if there is none."""
+def custom_node(frame: FrameType | None) -> Any:
+    """The autograd node of the `torch.autograd.Function` whose forward is running; None if there is none."""
     while frame is not None:
         names = frame.f_code.co_varnames
         if names and frame.f_code.co_name == "forward" and frame.f_code.co_argcount:
             first = frame.f_locals.get(names[0])
             if isinstance(first, torch._C._FunctionBase):
-                return type(first).__name__.removesuffix("Backward")
+                return first
         frame = frame.f_back
-    return ""
+    return None
 
 
 def _below(roots: Iterable[Any]) -> Iterator[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from app.autograd.layers import OriginRecorder
+from app.autograd.walk import LEAF_SEQUENCE
 from app.source import Source
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ class Places:
         self.origins = OriginRecorder(model, source)
         self._source = source
         self._has_model = model is not None
+        self._spans: list[tuple[int, int, Place]] = []
 
     def __enter__(self) -> Places:
         self.origins.__enter__()
@@ -67,11 +70,32 @@ class Places:
         origin = self.origins.here(frame)
         in_loss = self._has_model and not self.origins.running
         if self._source is not None:
-            code = linecache.getline(self._source.filename, origin.line).strip() if origin.line else ""
+            code = self._code(origin.line)
             return Place(op, origin.layer, origin.call, origin.node, origin.line, code, "", in_loss)
         file, line = _user_line(frame)
         code = linecache.getline(file, line).strip() if line else ""
         return Place(op, origin.layer, origin.call, None, line or None, code, file, in_loss)
+
+
+    def note(self, started: int, ended: int, place: Place) -> None:
+        """An operation asked for at `place` began when autograd's counter was `started`, and ended at `ended`."""
+        if ended > started:
+            self._spans.append((started, ended, place))
+
+    def of(self, node: Any) -> Place:
+        """Where the operation of a backward node was asked for; an empty place for a leaf."""
+        number = node._sequence_nr()
+        if number == LEAF_SEQUENCE:
+            return Place()
+        at = bisect_right(self._spans, number, key=lambda span: span[0]) - 1
+        if at >= 0 and number < self._spans[at][1]:
+            return self._spans[at][2]
+        # A custom Function takes its number first; what it runs makes no nodes.
+        origin = self.origins.origin(number)
+        return Place("", origin.layer, origin.call, origin.node, origin.line, self._code(origin.line))
+
+    def _code(self, line: int | None) -> str:
+        return linecache.getline(self._source.filename, line).strip() if self._source and line else ""
 
 
 def _user_line(frame: FrameType | None) -> tuple[str, int]:

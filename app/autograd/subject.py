@@ -101,3 +101,18 @@ def gradients_kept(model: nn.Module) -> Iterator[None]:
     finally:
         for parameter, grad in kept:
             parameter.grad = grad
+
+
+def run_backward(graph: LiveGraph) -> str:
+    """Run the backward pass of a graph, from ones where an end is no scalar: what torch raised, "" if nothing.
+
+    Gradients are added to `.grad`; see `gradients_kept`.
+    """
+    import torch
+
+    ends = [end for end in graph.ends if end.requires_grad]
+    try:
+        torch.autograd.backward(ends, [torch.ones_like(end) for end in ends])
+    except RuntimeError as error:
+        return str(error)
+    return ""

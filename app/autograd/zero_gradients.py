@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from app.autograd.live import LiveGraph
-from app.autograd.subject import gradients_kept
+from app.autograd.subject import gradients_kept, run_backward
 from app.autograd.tape import Tape, TapeEdge, TapeNode
 
 # A sum of rounding errors, compared with the gradient of the weight beside it. Single precision keeps 7 digits.
@@ -27,7 +27,8 @@ _STOPS = (
      "Look at the factor: a mask or a scale of 0."),
     (r"^\w*DropoutBackward", "every element it kept had no gradient, or it dropped them all",
      "Lower the dropout's p, or look at a larger batch."),
-    (r"^(Addmm|Mm|Bmm|Baddbmm|Mv|Convolution|Linear|Dot)\w*Backward", "what it is multiplied by was 0 wherever a gradient arrived",
+    (r"^(Addmm|Mm|Bmm|Baddbmm|Mv|Convolution|Linear|Dot)\w*Backward",
+     "what it is multiplied by was 0 wherever a gradient arrived",
      "Look at the tensor on the other side of the product: an input of zeros, or weights that start at 0."),
     (r"^(Softmax|LogSoftmax|Sigmoid|Tanh|LogSigmoid|Softplus|Gelu|Silu|Elu|Mish)Backward",
      "it is saturated: its derivative rounds to 0 in this precision",
@@ -76,14 +77,10 @@ def measure(graph: LiveGraph) -> Measured:
 
         return hook
 
-    error = ""
     hooks = [node.register_hook(note(place)) for place, node in enumerate(graph.nodes)]
-    ends = [end for end in graph.ends if end.requires_grad]
     with gradients_kept(model):
         try:
-            torch.autograd.backward(ends, [torch.ones_like(end) for end in ends])
-        except RuntimeError as raised:
-            error = str(raised)
+            error = run_backward(graph)
         finally:
             for hook in hooks:
                 hook.remove()
