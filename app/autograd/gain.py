@@ -1,0 +1,123 @@
+"""How a gradient grows and shrinks on its way through the layers, and where it is lost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from app.autograd.grouping import LayerGroup, group_by_layer
+from app.autograd.tape import LOSS, Tape
+
+VANISHED, EXPLODED = 1e-3, 1e3
+
+
+class Norms(Protocol):
+    """A backward pass in norms: a `PassResult` or a `Recorded`."""
+
+    @property
+    def node_norms(self) -> Mapping[int, float]: ...
+
+    @property
+    def edge_norms(self) -> Mapping[tuple[int, int], float]: ...
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One layer's call. `arriving` is |grad out|, `leaving` |grad in|: the norms of what comes to it from the side of
+    the loss and of what it hands on to other layers; `parameters` of what its own parameters get. None where there is
+    none.
+
+    `gain` is leaving / arriving, `reach` leaving by what arrived at the last layer of the net.
+    """
+
+    key: str
+    title: str
+    arriving: float | None
+    leaving: float | None
+    parameters: float | None
+    gain: float | None
+    reach: float | None
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The first layer at which something happens to the gradient: `kind` is "vanishes", "explodes" or "non_finite".
+
+    `rule` says in words what was asked, with the numbers.
+    """
+
+    kind: str
+    key: str
+    title: str
+    rule: str
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The layers in the order in which backward comes to them, the loss left out, and what was found."""
+
+    rungs: tuple[Rung, ...]
+    lost: tuple[Lost, ...]
+
+    def __getitem__(self, key: str) -> Rung:
+        return next(rung for rung in self.rungs if rung.key == key)
+
+
+def ladder(tape: Tape, norms: Norms, vanished: float = VANISHED, exploded: float = EXPLODED) -> Ladder:
+    """The gain of each layer of `tape` in a pass. `vanished` and `exploded` bound a rung's `reach`."""
+    groups = sorted(group_by_layer(tape), key=lambda group: min(tape.steps[node] for node in group.nodes))
+    place = {node: group.key for group in groups for node in group.nodes}
+    measured = [(group, *_norms(tape, norms, group, place)) for group in groups if group.key != LOSS]
+    start = next((arriving for _, arriving, _, _ in measured if arriving), None)
+    rungs = tuple(
+        Rung(group.key, group.title, arriving, leaving, own, _ratio(leaving, arriving), _ratio(leaving, start))
+        for group, arriving, leaving, own in measured
+    )
+    return Ladder(rungs, tuple(_lost(rungs, vanished, exploded)))
+
+
+def _norms(
+    tape: Tape, norms: Norms, group: LayerGroup, place: Mapping[int, str]
+) -> tuple[float | None, float | None, float | None]:
+    """What arrives at a group, leaves it for other groups, and goes to its parameters."""
+    arriving, leaving, own = [], [], []
+    for number in group.nodes:
+        incoming = tape.incoming.get(number, ())
+        if tape.nodes[number].is_leaf:
+            own.append(norms.node_norms.get(number))
+        elif number in tape.roots or any(place[edge.source] != group.key for edge in incoming):
+            arriving.append(norms.node_norms.get(number))
+        for edge in tape.outgoing.get(number, ()):
+            if place[edge.target] != group.key and not tape.nodes[edge.target].is_leaf:
+                leaving.append(norms.edge_norms.get((edge.source, edge.slot)))
+    return _together(arriving), _together(leaving), _together(own)
+
+
+def _together(norms: Iterable[float | None]) -> float | None:
+    known = [norm for norm in norms if norm is not None]
+    return math.hypot(*known) if known else None
+
+
+def _ratio(one: float | None, other: float | None) -> float | None:
+    return one / other if one is not None and other else None
+
+
+def _lost(rungs: tuple[Rung, ...], vanished: float, exploded: float) -> Iterable[Lost]:
+    """One finding of each kind at most: the first layer that backward comes to."""
+    kinds: set[str] = set()
+    for rung in rungs:
+        kind, rule = "", ""
+        values = [value for value in (rung.leaving, rung.parameters) if value is not None]
+        if any(not math.isfinite(value) for value in values):
+            kind, rule = "non_finite", "a gradient that leaves it, or that its parameters get, is NaN or infinite"
+        elif rung.reach is not None and rung.reach < vanished:
+            kind = "vanishes"
+            rule = f"what leaves it is {rung.reach:.2g} of what reached the last layer, less than {vanished:g}"
+        elif rung.reach is not None and rung.reach > exploded:
+            kind = "explodes"
+            rule = f"what leaves it is {rung.reach:.2g} times what reached the last layer, more than {exploded:g}"
+        if kind and kind not in kinds:
+            kinds.add(kind)
+            yield Lost(kind, rung.key, rung.title, rule)
