@@ -115,7 +115,10 @@ class _Arranger:
     def top_of(self) -> dict[str, str]:
         """Box -> the box at the top of the piece that it is part of."""
         tops: dict[str, str] = {}
-        for start in self.boxes:
+        for start, first in self.boxes.items():
+            if first.under is None:
+                tops[start] = start
+                continue
             trail, box = [], start
             while box not in tops:
                 trail.append(box)
@@ -220,7 +223,7 @@ class _Arranger:
         self, group: str | None, members: list[str], links: list[tuple[int, str, str]]
     ) -> tuple[float, float]:
         """Place the members of one group, counted from where the group's content begins; returns the content's size."""
-        members = sorted(members, key=self._reading_place)
+        members = sorted(members, key=self._reading_place) if group is None or len(members) > 1 else members
         index = {name: number for number, name in enumerate(members)}
         vertices = [Vertex(self.pieces[name].width, self.pieces[name].height) for name in members]
         made: list[Link] = []
@@ -234,12 +237,14 @@ class _Arranger:
                 vertices.append(Vertex(0.0, 0.0, pin, 1))
             return doors[key]
 
+        arrows, labels = self.drawing.arrows, self.sizes.labels
         for number, left, right in links:
             tail_dy = 0.0 if left == DOOR else self._height_of(left, number, "right")
             head_dy = 0.0 if right == DOOR else self._height_of(right, number, "left")
             tail = door("first", right, head_dy) if left == DOOR else index[left]
             head = door("last", left, tail_dy) if right == DOOR else index[right]
-            label = 0.0 if DOOR in (left, right) else self.sizes.labels.get(self.drawing.arrows[number].label, 0.0)
+            text = arrows[number].label
+            label = labels.get(text, 0.0) if text and left != DOOR and right != DOOR else 0.0
             made.append(Link(tail, head, tail_dy, head_dy, label))
         limit = row_width([(v.width, v.height) for v in vertices], self.spacing, self.page)
         if self.limit is not None:
@@ -254,7 +259,7 @@ class _Arranger:
             x, y = placed.corners[index[name]]
             self.origin[name] = (x + shift, y)
         for (number, left, right), link, route, at in zip(links, made, placed.routes, placed.labels, strict=True):
-            points = [(px + shift, py) for px, py in route]
+            points = [(px + shift, py) for px, py in route] if shift else route
             if group is not None and left == DOOR:
                 points[0] = (-PAD, points[0][1])
                 self.doors[(group, number, "left")] = points[0][1] + HEADER + PAD
@@ -268,8 +273,7 @@ class _Arranger:
 
     def _reading_place(self, piece: str) -> int:
         """Where a piece comes in the drawing's own order."""
-        kind, _, key = piece.partition(" ")
-        return self.place_in_drawing[key] if kind == "box" else self._first_box[key]
+        return self.place_in_drawing[piece[4:]] if piece.startswith("box ") else self._first_box[piece[6:]]
 
     @cached_property
     def _first_box(self) -> dict[str, int]:
@@ -286,8 +290,10 @@ class _Arranger:
         if piece.startswith("group "):
             return self.doors[(piece[6:], number, side)]
         arrow = self.drawing.arrows[number]
-        rect = self.pieces[piece].rects[arrow.target if (side == "right") == self._leftwards else arrow.source]
-        return rect.y + rect.height / 2
+        _, y, _, height = self.pieces[piece].rects[
+            arrow.target if (side == "right") == self._leftwards else arrow.source
+        ]
+        return y + height / 2
 
     def _result(self, hanging: set[int], width: float, height: float) -> Layout:
         """Everything counted from the drawing's own corner."""
@@ -303,8 +309,8 @@ class _Arranger:
         boxes: dict[str, Rect] = {}
         for name, piece in self.pieces.items():
             for box, rect in piece.rects.items():
-                (x, y), (dx, dy) = corner[self.boxes[box].group], self.origin[name]
-                boxes[box] = Rect(x + dx + rect.x, y + dy + rect.y, rect.width, rect.height)
+                (x, y), (dx, dy), (rx, ry, width_, height_) = corner[self.boxes[box].group], self.origin[name], rect
+                boxes[box] = Rect(x + dx + rx, y + dy + ry, width_, height_)
         routes = tuple(
             _down(boxes[arrow.source], boxes[arrow.target]) if number in hanging else self._route(number, corner, boxes)
             for number, arrow in enumerate(self.drawing.arrows)
@@ -322,19 +328,24 @@ class _Arranger:
         if self.top_of[left] == self.top_of[right]:
             return boxes[arrow.source].center, boxes[arrow.target].center
         left_group, right_group = self.boxes[left].group, self.boxes[right].group
+        # The piece of a box that has boxes hanging under it can be wider than the box, so the ends are the boxes' own.
+        start, end = boxes[left].x + boxes[left].width, boxes[right].x
         if left_group == right_group:
+            stretch = self.stretches[(number, left_group)]
+            if len(stretch) == 2 and abs(start - end) > 0.01:
+                down = corner[left_group][1]
+                first, last = (start, stretch[0][1] + down), (end, stretch[1][1] + down)
+                return (first, last) if arrow.source == left else (last, first)
             way = [left_group]
         else:
             left_around, right_around = self._around(left_group), self._around(right_group)
             shared = next(group for group in left_around if group in right_around)
             way = left_around[: left_around.index(shared) + 1] + right_around[: right_around.index(shared)][::-1]
-        # The piece of a box that has boxes hanging under it can be wider than the box, so the ends are the boxes' own.
         all_points: list[Point] = []
         for group in way:
             dx, dy = corner[group]
             all_points += [(x + dx, y + dy) for x, y in self.stretches[(number, group)]]
-        all_points[0] = (boxes[left].right, all_points[0][1])
-        all_points[-1] = (boxes[right].x, all_points[-1][1])
+        all_points[0], all_points[-1] = (start, all_points[0][1]), (end, all_points[-1][1])
         points = all_points[:1]
         for before, point in zip(all_points, all_points[1:], strict=False):
             if abs(before[0] - point[0]) + abs(before[1] - point[1]) > 0.01:

@@ -45,8 +45,10 @@ def layers(vertices: list[Vertex], links: list[Link], rank: list[int]) -> list[i
         before[link.head] += 1
     layer = [0] * len(vertices)
     for vertex in order:
+        least = layer[vertex] + 1
         for head in after[vertex]:
-            layer[head] = max(layer[head], layer[vertex] + 1)
+            if layer[head] < least:
+                layer[head] = least
     for vertex in reversed(order):
         if after[vertex] and len(after[vertex]) >= before[vertex]:
             layer[vertex] = max(layer[vertex], min(layer[head] for head in after[vertex]) - 1)

@@ -21,8 +21,11 @@ def draw(state: State, turned: list[bool]) -> Placed:
     labels: list[Point | None] = [None] * len(state.links)
     gaps: dict[tuple[int, int], list[int]] = {}
     for chain in state.chains:
-        points = _chain_points(state, chain, corners, tops[chain.band], margin)
         link = chain.link
+        if not state.links[link].label_width and (level := _level_link(state, chain, corners)):
+            routes[link] = level
+            continue
+        points = _chain_points(state, chain, corners, tops[chain.band], margin)
         if chain.enters:
             x = margin - _lane_x(state, lanes[link])
             y = tracks[link]
@@ -125,6 +128,20 @@ def _chain_points(state: State, chain: Chain, corners: list[Point], top: float, 
             y += link.head_dy
             points += [(state.left[layer] + margin, y), (x, y)]
     return points
+
+
+def _level_link(state: State, chain: Chain, corners: list[Point]) -> list[Point] | None:
+    """Both ends of a link to the next column that is level; None for any other."""
+    if len(chain.items) != 2 or chain.enters or chain.leaves:
+        return None
+    tail, head = chain.items
+    count = len(state.vertices)
+    if tail >= count or head >= count or state.layer[head] != state.layer[tail] + 1:
+        return None
+    link = state.links[chain.link]
+    (x, y), (end, other) = corners[tail], corners[head]
+    x, y, other = x + state.vertices[tail].width, y + link.tail_dy, other + link.head_dy
+    return [(x, y), (end, other)] if abs(y - other) < 0.005 and end - x > 0.02 else None
 
 
 def _layer_of_bend(state: State, chain: Chain, place: int) -> int:
