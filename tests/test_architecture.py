@@ -75,7 +75,7 @@ ARROWS = {
     "project": "builder.graph builder.blocks builder.sheet data.config training.config",
     "builder": "",
     "builder.drawing": "drawing",
-    "autograd": "",
+    "autograd": "telemetry.histogram",  # how values are spread is counted in one place
     "autograd.drawing": "drawing",
     "training": "data telemetry",
     "telemetry": "",
