@@ -27,8 +27,8 @@ LEAVES = "atomic frozen source layer_files rng resources torchvision_import"
 
 # Values and pure functions over them.
 PURE = """
-    project project_file run_file sheet_file library trust own_layers preflight net_paths knob_checks inspection
-    examples builder data
+    project project_file run_file sheet_file library trust own_layers preflight several_outputs net_paths knob_checks
+    inspection examples builder data
     training telemetry autograd export drawing layout graphviz_export state_dicts start_weights weights_files runs
     remote
 """
@@ -47,10 +47,13 @@ ARROWS = {
     "cli_try": "cli preflight training data.sources drawing",
     "cli_data": "cli data",
     "cli_evaluate": "cli project preflight training data export runs",
-    "cli": f"cli_data cli_try cli_evaluate cli_export cli_import cli_train cli_runs views {PURE} doctor run_output",
-    "views": f"{GLUE} {PURE} import_child model_import doctor",
+    "cli": f"cli_autograd cli_data cli_try cli_evaluate cli_export cli_import cli_train cli_runs views {PURE} doctor"
+    " run_output",
+    "cli_autograd": "cli snippet_child autograd model_import",
+    "views": f"{GLUE} {PURE} import_child snippet_child model_import doctor",
     "model_import": "project builder",
     "import_child": "model_import project project_file builder export",  # the process in which a model is read
+    "snippet_child": "autograd drawing remote.process",  # the process in which a person's own lines run
     "run_output": "training",
     "document": PURE,
     "background": PURE,
@@ -63,7 +66,8 @@ ARROWS = {
     "start_weights": "state_dicts weights_files project project_file builder.problems export training",
     "net_paths": "project builder",  # which modules there are to choose from
     "knob_checks": "project builder data.spec training net_paths",  # knobs of the training against net and data
-    "preflight": "project builder data training start_weights knob_checks",  # whether net, data and loss fit
+    "several_outputs": "project builder data training.choices training.config",  # outputs against targets
+    "preflight": "project builder data training start_weights knob_checks several_outputs",  # do net, data and loss fit
     "inspection": "builder data training autograd",  # one batch of the data through the net, for the tape
     "examples": "project project_file preflight builder data.sources",  # what is said of an example before it is opened
     "run_file": "sheet_file data.config training.config",
@@ -112,11 +116,11 @@ HEAVY = {"torch", "torchvision", "sklearn", "scipy", "safetensors"}
 LONGEST = 400
 LONG_FILES: dict[str, str] = {}
 
-# What can run text or bytes that somebody else wrote, the one module that compiles the source we generate, and the one
-# that compiles files of layers, once a person trusts them.
+# What can run text or bytes that somebody else wrote, the one module that compiles the source we generate, the one that
+# compiles files of layers, once a person trusts them, and the child process that compiles what a person typed.
 UNSAFE_IMPORTS = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "joblib"}
 UNSAFE_CALLS = {"eval", "exec", "compile"}
-COMPILES_SOURCE = {"app.source", "app.layer_files"}
+COMPILES_SOURCE = {"app.source", "app.layer_files", "app.snippet_child"}
 
 # --- Reading ----------------------------------------------------------------------------------------------------
 

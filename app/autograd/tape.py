@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -234,3 +234,31 @@ def _node_json(tape: Tape, node: TapeNode) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def below(tape: Tape, root: int, loss: float | None = None) -> Tape:
+    """The part of a tape that node `root` reaches, as a tape of its own; `loss` is the value there."""
+    reached, todo = {root}, [root]
+    while todo:
+        for edge in tape.outgoing.get(todo.pop(), ()):
+            if edge.target not in reached:
+                reached.add(edge.target)
+                todo.append(edge.target)
+    kept = [root, *(node.id for node in tape.nodes if node.id in reached and node.id != root)]
+    number = {node: place for place, node in enumerate(kept)}
+    blocks = [s for s in tape.storages if reached.intersection(s.holders)]
+    block = {s.id: place for place, s in enumerate(blocks)}
+    order = tuple(number[node] for node in tape.order if node in reached)
+    steps = {node: step for step, node in enumerate(order)}
+    nodes = []
+    for node in (tape.nodes[one] for one in kept):
+        saved = tuple(replace(s, storage=block[s.storage]) for s in node.saved)
+        nodes.append(replace(node, id=number[node.id], saved=saved))
+    storages = []
+    for place, old in enumerate(blocks):
+        holders = tuple(number[node] for node in old.holders if node in reached)
+        storages.append(replace(old, id=place, holders=holders, freed_by=max(holders, key=steps.__getitem__)))
+    edges = [replace(e, source=number[e.source], target=number[e.target]) for e in tape.edges if e.source in reached]
+    return replace(
+        tape, nodes=tuple(nodes), edges=tuple(edges), roots=(0,), order=order, storages=tuple(storages), loss=loss
+    )

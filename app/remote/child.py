@@ -355,20 +355,10 @@ class _Child:
             child.kill()
             child.wait()
         if os.name == "posix":
-            end_group(child.pid)
+            process.end_group(child.pid)
         if self._pipe is not None:
             self._pipe.close()
         self.control.ended(Result("failed", self.epoch, self.step, None))
-
-
-def end_group(leader: int) -> None:
-    """End what a process of a session of its own has started and left behind."""
-    import signal
-
-    try:
-        os.killpg(leader, signal.SIGKILL)
-    except ProcessLookupError:
-        return
 
 
 _FRAME = re.compile(r'File "(<[^"]+>)", line (\d+)')

@@ -1,0 +1,193 @@
+"""Which line and which module of a snippet made a backward node, and the tape below any of its tensors."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from types import FrameType
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from app.autograd.capture import record_of, with_leaves_placed
+from app.autograd.layers import Origin, OriginRecorder
+from app.autograd.memory import SavedReader, StorageTable, is_freed
+from app.autograd.snippet_names import Names
+from app.autograd.tape import Label, Tape, TapeNode, below
+from app.autograd.walk import LEAF_SEQUENCE, execution_order, is_accumulate, walk
+from app.frozen import FrozenMap
+from app.source import Source
+
+LONGEST = 34  # letters of a line that name a group
+MOST_BACKWARDS = 64  # calls of backward before which the graph is looked at
+MOST_NODES = 20_000  # of a graph that is looked at there
+_BACKWARD = {torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad}
+_BETWEEN = {str(module.__file__) for module in (torch._tensor, torch.overrides, torch.autograd)} | {__file__}
+
+
+@dataclass(frozen=True)
+class SnippetSource(Source):
+    """The text of a snippet under the name that its tracebacks show."""
+
+    name: str = "snippet"
+
+    @property
+    def filename(self) -> str:
+        return self.name
+
+
+class SnippetRecorder(OriginRecorder):
+    """A context in which a snippet runs. `names()` looks up what its names stand for at the moment.
+
+    Modules are not known before it runs, so every call of any module is heard of; their paths are looked up when a
+    tape is made. Right before a line of the snippet starts a backward pass, the graph is looked at as it is then.
+    """
+
+    def __init__(self, source: SnippetSource, names: Callable[[], Names]) -> None:
+        super().__init__(torch.nn.Module(), source)
+        self._text, self._look = source, names
+        self._started = torch._C._autograd._get_sequence_nr()
+        self._numbers = _Numbers()
+        self._paths: dict[str, str] = {}
+        self._backward: Any = None
+        self._seen = 0
+        self._earlier: list[tuple[Tape, int]] = []
+        self.begun: list[int] = []
+
+    def __enter__(self) -> SnippetRecorder:
+        super().__enter__()
+        self._names = self._numbers
+        everywhere = torch.nn.modules.module
+        self._hooks.append(everywhere.register_module_forward_pre_hook(self._before))
+        self._hooks.append(everywhere.register_module_forward_hook(self._after, always_call=True))
+        self._backward = _backward_mode(self)
+        self._backward.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._backward.__exit__(*error)
+        self._names = {}
+        super().__exit__(*error)
+
+    def origin(self, number: int) -> Origin:
+        found = super().origin(number)
+        return replace(found, layer=self._paths.get(found.layer, "")) if found.layer else found
+
+    def starts_backward(self, tensors: Iterable[Any], frame: FrameType | None) -> None:
+        """A backward pass from these tensors is about to start; keep the graph as it is, if a line asked for it."""
+        while frame is not None and frame.f_code.co_filename in _BETWEEN:
+            frame = frame.f_back
+        if frame is None or frame.f_code.co_filename != self._text.filename or self._seen >= MOST_BACKWARDS:
+            return
+        self._seen += 1
+        for tensor in tensors:
+            if isinstance(tensor, torch.Tensor) and tensor.grad_fn is not None:
+                self.begun.append(tensor.grad_fn._sequence_nr())
+                tape, freed = self.tape_of(tensor)
+                if not freed:
+                    self._earlier.append((tape, frame.f_lineno))
+
+    def before_backward(self, tensor: torch.Tensor) -> tuple[Tape, int] | None:
+        """The graph below a tensor as it was before the newest backward pass that went through it, and its line."""
+        assert tensor.grad_fn is not None
+        number = tensor.grad_fn._sequence_nr() - self._started
+        for tape, line in reversed(self._earlier):
+            if (node := next((one.id for one in tape.nodes if one.sequence == number), None)) is not None:
+                return below(tape, node, _number(tensor)), line
+        return None
+
+    def tape_of(self, tensor: torch.Tensor, names: Names | None = None) -> tuple[Tape, bool]:
+        """The graph below a tensor that has a grad_fn, and whether a backward pass has freed some of it."""
+        names = self._look() if names is None else names
+        self._learn_paths(names)
+        self._known.clear()
+        nodes, edges, roots = walk([tensor])
+        order = execution_order([node._sequence_nr() for node in nodes], edges, roots)
+        table = StorageTable()
+        leaves = [node.variable for node in nodes if is_accumulate(node)]
+        table.mark((*leaves, *(parameter for _, parameter in names.parameters())), "parameter")
+        table.mark((buffer for _, buffer in names.buffers()), "buffer")
+        table.mark((one for one in names.tensors.values() if one.is_leaf), "input")
+        reader, called = SavedReader(table, may_be_freed=True), names.of_tensors()
+        span = (self._started, LEAF_SEQUENCE)
+        records = [record_of(place, node, self, span, reader, called) for place, node in enumerate(nodes)]
+        results = names.of_results()
+        records = [
+            replace(record, variables=results[node]) if node in results else record
+            for record, node in zip(records, nodes, strict=True)
+        ]
+        records, labels = _by_line(records, self._text.text)
+        tape = Tape(
+            nodes=with_leaves_placed(records, edges, self),
+            edges=tuple(edges),
+            roots=roots,
+            order=order,
+            storages=table.storages({node: step for step, node in enumerate(order)}),
+            loss=_number(tensor),
+            train=True,
+            layers=FrozenMap({path: type(module).__name__ for module, path in names.paths().items()}),
+            labels=labels,
+            text=self._text.text,
+        )
+        return tape, any(map(is_freed, nodes))
+
+    def _learn_paths(self, names: Names) -> None:
+        """By which paths the modules that were called are reached; one without a name goes by that of its class."""
+        paths = names.paths()
+        for module, number in self._numbers.items():
+            path = paths.get(module)
+            if path is not None or number not in self._paths:
+                self._paths[number] = path or type(module).__name__
+
+
+def _number(tensor: torch.Tensor) -> float | None:
+    return float(tensor.detach()) if tensor.numel() == 1 and not tensor.is_complex() else None
+
+
+class _Numbers(dict):
+    """A name for every module that is asked about."""
+
+    def __missing__(self, module: torch.nn.Module) -> str:
+        self[module] = name = f"#{len(self)}"
+        return name
+
+
+def _backward_mode(recorder: SnippetRecorder) -> TorchFunctionMode:
+    class BackwardMode(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            given = kwargs or {}
+            if func in _BACKWARD and recorder.listening:
+                of = args[0] if args else given.get("tensors", given.get("outputs"))
+                recorder.starts_backward(of if isinstance(of, (list, tuple)) else (of,), sys._getframe(1))
+            return func(*args, **given)
+
+    return BackwardMode()
+
+
+def _by_line(records: list[TapeNode], text: str) -> tuple[list[TapeNode], FrozenMap[str, Label]]:
+    """Nodes that no module made, each marked with its line; a line that is come back to is marked anew each time."""
+    lines = text.splitlines()
+    runs: dict[int, int] = {}
+    labels: dict[str, Label] = {}
+    marked = list(records)
+    previous: int | None = None
+    for record in sorted((one for one in records if not one.is_leaf), key=lambda one: one.sequence or 0):
+        line = None if record.layer else record.line
+        if line is not None:
+            if line != previous:
+                runs[line] = runs.get(line, 0) + 1
+            key = f"line:{line}" + (f"#{runs[line]}" if runs[line] > 1 else "")
+            labels[key] = Label(_title(lines, line, runs[line]))
+            marked[record.id] = replace(record, node=key)
+        previous = line
+    return marked, FrozenMap(labels)
+
+
+def _title(lines: list[str], line: int, run: int) -> str:
+    """What is written there, cut where it is long, and how often it was come to."""
+    words = lines[line - 1].strip() if line <= len(lines) else f"line {line}"
+    words = words.partition("  #")[0].rstrip()
+    words = words if len(words) <= LONGEST else f"{words[: LONGEST - 1]}…"
+    return words if run == 1 else f"{words} · {run}"

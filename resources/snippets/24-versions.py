@@ -1,0 +1,31 @@
+"""Version counters.
+
+Every change in place adds one to a tensor's _version, and views count with their base. What backward needs is saved
+with its version, so a later change is noticed. A change through .data is not counted, and then the gradient is wrong
+without a word: detach() would have counted it.
+"""
+
+w = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+a = w * 1
+a.mul_(2)
+a[0] = 5
+print("two changes:", a._version)
+view = a[1:]
+view.add_(1)
+print("one more, through a view:", a._version, view._version)
+
+loss = (a**2).sum()
+saved_at = a._version
+a.data.zero_()
+print("through .data:", a._version == saved_at)
+loss.backward()
+print("w.grad is wrong:", w.grad)
+
+c = w * 1
+squared = (c**2).sum()
+c.detach().zero_()
+print("through detach():", c._version)
+try:
+    squared.backward()
+except RuntimeError as error:
+    print("so backward stops:", str(error).partition(":")[0])

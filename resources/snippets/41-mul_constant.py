@@ -1,0 +1,27 @@
+"""A Function of one's own: times a constant.
+
+The constant is no tensor, so it is kept on ctx instead of being saved, and backward answers None in its place.
+"""
+
+from torch.autograd import Function, gradcheck
+
+
+class MulConstant(Function):
+    @staticmethod
+    def forward(ctx, x, constant):
+        ctx.constant = constant
+        return x * constant
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.constant, None
+
+
+x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+y = MulConstant.apply(x, 5.5)
+y.sum().backward()
+print("x.grad:", x.grad)
+
+passed = gradcheck(MulConstant.apply, (torch.randn(6, dtype=torch.double, requires_grad=True), 5.5))
+print("gradcheck:", passed)
+y

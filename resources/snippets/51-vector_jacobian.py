@@ -1,0 +1,16 @@
+"""Vector-Jacobian product: backward from an output that is no number.
+
+backward computes vᵀJ for a vector v that has the shape of the output. For a single number v is 1; for anything larger
+it has to be given. Here it is compared with the whole Jacobian.
+"""
+
+x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+y = torch.stack([x.prod(), x.sum() ** 2])
+v = torch.tensor([1.0, 0.1])
+
+y.backward(v, retain_graph=True)
+print("x.grad  =", x.grad)
+
+jacobian = torch.autograd.functional.jacobian(lambda x: torch.stack([x.prod(), x.sum() ** 2]), x)
+print("v @ J   =", v @ jacobian)
+y
