@@ -13,6 +13,7 @@ from app import rng
 from app.autograd.layers import OriginRecorder
 from app.autograd.live import LiveGraph
 from app.autograd.memory import SavedReader, StorageTable, saved_values
+from app.autograd.special import PLAIN, SecondOrder, Special, device_of
 from app.autograd.tape import Label, Tape, TapeEdge, TapeNode
 from app.autograd.walk import LEAF_SEQUENCE, execution_order, is_accumulate, short_name, walk
 from app.frozen import FrozenMap
@@ -82,18 +83,20 @@ def hold(
     train: bool = True,
     labels: Mapping[str, Label] | None = None,
     around: AbstractContextManager[object] | None = None,
+    special: Special = PLAIN,
 ) -> LiveGraph:
     """As `capture`, but the graph is kept: `release()` it, or use it in a `with`.
 
     Until then the model stays in the mode it ran in (a checkpointed part computes again while backward runs) and its
     buffers as the forward left them (BatchNorm saves its running statistics, and changing them would be an in-place
-    change). `around` is entered around the forward pass and the loss.
+    change). `around` is entered around the forward pass and the loss; `special` says what differs from a plain one.
     """
     given = inputs if isinstance(inputs, tuple) else (inputs,)
     with ExitStack() as undo:
         undo.enter_context(_as_it_was(model, train))
+        undo.enter_context(special.applied(model))
         with around if around is not None else nullcontext():
-            graph = _capture(model, given, loss, target, source, train, FrozenMap(labels or {}))
+            graph = _capture(model, given, loss, target, source, train, FrozenMap(labels or {}), special)
         graph.undo = undo.pop_all()
     return graph
 
@@ -131,12 +134,13 @@ def hold_source(
     labels: Mapping[str, Label] | None = None,
     ready: Callable[[Tensor], Tensor] | None = None,
     around: AbstractContextManager[object] | None = None,
+    special: Special = PLAIN,
 ) -> LiveGraph:
     """Compile the text, run one batch through it, describe the graph and keep it.
 
     The generators are borrowed for as long as it takes, so a training that runs beside it goes on as if nothing had
     happened. `state_dict` gives the weights, else they are drawn with `seed`. `ready` makes of the output what the loss
-    takes. `around` is entered around the forward pass and the loss.
+    takes. `around` is entered around the forward pass and the loss; `special` says what differs from a plain one.
 
     Raises `NoGraph`, and `ForwardFailed` with the place in the drawing for whatever the text or the loss raises.
     """
@@ -144,7 +148,10 @@ def hold_source(
     try:
         with rng.borrowed(seed):
             model, given, function, target = made_ready(source, x, y, loss, state_dict, device, ready)
-            return hold(model, given, function, target, source=source, train=train, labels=labels, around=around)
+            return hold(
+                model, given, function, target,
+                source=source, train=train, labels=labels, around=around, special=special,
+            )  # fmt: skip
     except CaptureError:
         raise
     except (Exception, SystemExit) as error:  # a layer of a person's own may call sys.exit
@@ -162,15 +169,24 @@ def made_ready(
     device: str,
     ready: Callable[[Tensor], Tensor] | None,
 ) -> tuple[nn.Module, tuple[Tensor, ...], Callable[[Any, Any], Tensor] | None, Tensor | None]:
-    """What the text and the choices are when run: the module, its inputs, the loss and the target on one device."""
+    """What the text and the choices are when run: the module, its inputs, the loss and the target on one device.
+
+    A loss that is a module already is taken as it is; one with a true attribute `whole` gets all that the net gives,
+    and its target may be a dictionary of tensors.
+    """
+    import torch
+    from torch.utils._pytree import tree_map
+
     model = make_module(source).to(device)
     if state_dict is not None:
         model.load_state_dict(dict(state_dict))
     given = tuple(part.to(device) for part in (x if isinstance(x, tuple) else (x,)))
-    function: Callable[[Any, Any], Tensor] | None = None if loss is None else make_loss(loss).to(device)
+    function: Callable[[Any, Any], Tensor] | None = None
+    if loss is not None:
+        function = (loss if isinstance(loss, torch.nn.Module) else make_loss(loss)).to(device)
     if function is not None and ready is not None:
         function = _of_ready(function, ready)
-    return model, given, function, None if y is None else y.to(device)
+    return model, given, function, tree_map(lambda part: None if part is None else part.to(device), y)
 
 
 def _of_ready(loss: Callable[[Any, Any], Tensor], ready: Callable[[Tensor], Tensor]) -> Callable[[Any, Any], Tensor]:
@@ -212,19 +228,26 @@ def _capture(
     source: Source | None,
     train: bool,
     labels: FrozenMap[str, Label],
+    special: Special,
 ) -> LiveGraph:
     import torch
 
     recorder = OriginRecorder(model, source)
     started = torch._C._autograd._get_sequence_nr()
-    with torch.inference_mode(False), torch.enable_grad():
-        with recorder:
+    with torch.inference_mode(False), torch.enable_grad(), special.casting(device_of(inputs)):
+        with nullcontext() if special.compile else recorder:  # hooks would break a compiled graph into pieces
             output = model(*inputs)
         answered = torch._C._autograd._get_sequence_nr()
-        value = None if loss is None else loss(_first_tensor(output), target)
-    ends = _tensors(output) if value is None else [value]
+        answer = output if loss is None or getattr(loss, "whole", False) else _first_tensor(output)
+        value = None if loss is None else loss(answer, target)
+    ends = special.chosen(_tensors(output)) if value is None else [value]
     if not any(tensor.requires_grad for tensor in ends):
         raise NoGraph(_why_no_graph(model))
+    second = SecondOrder(ends, model.parameters(), walk(ends)[0]) if special.second_order else None
+    if second is not None:
+        if second.value is None:
+            raise NoGraph("The gradient of this net is the same for all weights, so it has no graph of its own.")
+        ends = [second.value]
     nodes, edges, roots = walk(ends)
     sequences = [node._sequence_nr() for node in nodes]
     order = execution_order(sequences, edges, roots)
@@ -234,6 +257,8 @@ def _capture(
     records = [
         record_of(place, node, recorder, (started, answered), reader, names) for place, node in enumerate(nodes)
     ]
+    if second is not None:
+        records = [second.placed(record, node, recorder, answered) for record, node in zip(records, nodes, strict=True)]
     tape = Tape(
         nodes=with_leaves_placed(records, edges, recorder),
         edges=tuple(edges),
@@ -307,7 +332,7 @@ def _storage_table(model: nn.Module, inputs: tuple[Tensor, ...], target: Tensor 
     table = StorageTable()
     table.mark(model.parameters(), "parameter")
     table.mark(model.buffers(), "buffer")
-    table.mark((part for part in (*inputs, target) if part is not None), "input")
+    table.mark((*inputs, *_tensors(target)), "input")
     if isinstance(loss, torch.nn.Module):
         table.mark(loss.parameters(), "parameter")
         table.mark(loss.buffers(), "buffer")

@@ -63,7 +63,8 @@ class TapeNode:
     `call` tells the calls of that module apart, `node` is the drawing's node, `line` the line of the generated text.
     `parameters` are all names of the parameter that an AccumulateGrad node writes to, `variables` those by which a
     snippet calls what the forward operation made. `in_loss` marks what was made after the net had answered. `sequence`
-    counts the nodes that torch made since the forward pass began.
+    counts the nodes that torch made since the forward pass began. `order` is 2 for what a backward pass with
+    `create_graph=True` made; its place is then that of the node that was being run.
     """
 
     id: int
@@ -78,6 +79,7 @@ class TapeNode:
     saved: tuple[Saved, ...] = ()
     values: FrozenMap[str, Any] = field(default_factory=FrozenMap)
     variables: tuple[str, ...] = ()
+    order: int = 1
 
     @property
     def is_leaf(self) -> bool:

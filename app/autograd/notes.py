@@ -1,0 +1,64 @@
+"""What there is to say of nodes that are more, or less, than an operation of the net."""
+
+from __future__ import annotations
+
+import re
+
+from app.autograd.tape import Tape, TapeNode
+
+_OWN = re.compile(r"^(?P<name>\w+?)Backward$")  # torch's own names end in a number
+
+_BY_NAME = {
+    "CompiledFunctionBackward": "torch.compile made one node of all that lies between two breaks of the graph. Which "
+    "layer and which line made what is not to be seen any more, and what it keeps is what the compiler chose to keep. "
+    "Capture without compile to look inside.",
+    "CheckpointFunctionBackward": "A reentrant checkpoint: one opaque node. Backward runs this part's forward pass "
+    "once more, builds its graph then and goes through it. The parameters inside get their gradients, though no edge "
+    "leads to them here. use_reentrant=False shows its nodes.",
+    "ToCopyBackward0": "A cast to another dtype or device, as autocast and .to() make them. Backward casts the "
+    "gradient back to the dtype that came in.",
+    "CopySlices": "A write into a view: torch rewrote the graph of the tensor behind it, and keeps the operation that "
+    "wrote out of sight.",
+    "NotImplemented": "This operation has no derivative. Backward raises when it comes here.",
+    "Error": "Backward raises when it comes here.",
+    "UndefinedGradBackward": "This output was not differentiable, or nothing flows back to it.",
+}
+
+
+def notes_of(tape: Tape, node: TapeNode) -> tuple[str, ...]:
+    """What to tell a person about a node of the tape besides its name; empty for an ordinary one."""
+    return tuple(_notes(tape, node))
+
+
+def _notes(tape: Tape, node: TapeNode) -> list[str]:
+    found = []
+    if node.order > 1:
+        label = tape.labels.get(node.node) if node.node is not None else None
+        maker = label.title if label else node.layer
+        whose = f"{maker} ran backward" if maker else "backward ran"
+        found.append(f"A graph of second order: made while {whose} with create_graph=True. Its gradient is one of a "
+                     "gradient.")  # fmt: skip
+    own = _OWN.match(node.name)
+    if known := next((text for name, text in _BY_NAME.items() if node.name == name), ""):
+        found.append(known)
+    elif own:
+        found.append(f"A custom Function, {own['name']}: its backward is Python code that a person wrote. Check it "
+                     "with gradcheck.")  # fmt: skip
+    if any(saved.name.startswith("checkpoint input") for saved in node.saved):
+        found.append("Checkpointed (use_reentrant=False): of this part only the inputs are kept. Backward runs its "
+                     "forward pass once more when the first of its nodes asks for what it saved.")  # fmt: skip
+    return found
+
+
+def notes_of_tape(tape: Tape) -> tuple[str, ...]:
+    """What to tell of the graph as a whole."""
+    found = []
+    compiled = sum(node.name == "CompiledFunctionBackward" for node in tape.nodes)
+    if compiled:
+        pieces = "one node" if compiled == 1 else f"{compiled} nodes, one for each piece between breaks of the graph"
+        found.append(f"torch.compile: the net is {pieces}.")
+    if any(node.order > 1 for node in tape.nodes):
+        found.append("The end is the square of the gradient's norm: this is the graph of a double backward.")
+    if tape.loss is None and len(tape.roots) > 1:
+        found.append(f"{len(tape.roots)} outputs: backward takes a vector for each, and adds up where they meet.")
+    return tuple(found)

@@ -1,0 +1,138 @@
+"""Special ways to run a forward pass, so that its graph is seen as it is in training: AMP, checkpoint, compile, and the
+graph of a gradient."""
+
+from __future__ import annotations
+
+import functools
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from app.autograd.walk import is_accumulate
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from app.autograd.layers import OriginRecorder
+    from app.autograd.tape import TapeNode
+
+# The backend that builds the graph of a compiled net as any other does, and needs no compiler.
+BACKEND = "aot_eager"
+
+
+@dataclass(frozen=True)
+class Special:
+    """What differs from a plain forward pass.
+
+    `amp` is "", "bfloat16" or "float16": net and loss run under `torch.autocast`. The modules in `checkpoint` are run
+    under `torch.utils.checkpoint`, with `use_reentrant=reentrant`. `compile` runs the net through `torch.compile`,
+    whose graph is one node for each piece. `second_order` takes the gradients with `create_graph=True` and looks at the
+    graph below the square of their norm. `outputs` are the places of the net's outputs that are the ends where there is
+    no loss; none for all of them.
+    """
+
+    amp: str = ""
+    checkpoint: tuple[str, ...] = ()
+    reentrant: bool = False
+    compile: bool = False
+    second_order: bool = False
+    outputs: tuple[int, ...] = ()
+
+    def casting(self, device: str) -> AbstractContextManager[Any]:
+        """Autocast on a type of device ("cpu"), or nothing."""
+        import torch
+
+        return torch.autocast(device, getattr(torch, self.amp)) if self.amp else nullcontext()
+
+    def chosen(self, ends: list[Tensor]) -> list[Tensor]:
+        """Those of the net's outputs that are to be looked at. Raises IndexError for one that it does not have."""
+        return [ends[place] for place in self.outputs] if self.outputs else ends
+
+    @contextmanager
+    def applied(self, model: nn.Module) -> Iterator[None]:
+        """Modules run checkpointed and the net compiled within; afterwards they are as before.
+
+        Raises AttributeError for a path in `checkpoint` that the net does not have.
+        """
+        import torch
+        from torch.utils.checkpoint import checkpoint
+
+        again = functools.partial(checkpoint, use_reentrant=self.reentrant)
+        changed: dict[nn.Module, Any] = {
+            module: functools.partial(again, module.forward) for module in map(model.get_submodule, self.checkpoint)
+        }
+        before = {module: vars(module).get("forward") for module in (*changed, model)}
+        try:
+            for module, forward in changed.items():
+                module.forward = forward
+            if self.compile:
+                model.forward = torch.compile(model.forward, backend=BACKEND)
+            yield
+        finally:
+            for module, forward in before.items():
+                if forward is not None:
+                    module.forward = forward
+                else:
+                    vars(module).pop("forward", None)
+
+
+PLAIN = Special()
+
+
+class SecondOrder:
+    """The gradients of `ends` by `parameters`, kept differentiable. `value` is the sum of their squares.
+
+    Nodes that the backward pass makes are numbered on by the same counter, so it is known which node of the first graph
+    was being run when each was made. Raises RuntimeError where backward does.
+    """
+
+    def __init__(self, ends: Iterable[Tensor], parameters: Iterable[Tensor], nodes: Iterable[Any]) -> None:
+        import torch
+
+        counter = torch._C._autograd._get_sequence_nr
+        self._starts: list[int] = []
+        self._makers: list[int] = []
+        hooks = []
+        for node in nodes:
+            if not is_accumulate(node):
+                hooks.append(node.register_prehook(self._note(node._sequence_nr(), counter)))
+        self._began = counter()
+        roots = [end for end in ends if end.requires_grad]
+        wanted = [parameter for parameter in parameters if parameter.requires_grad]
+        try:
+            grads = torch.autograd.grad(
+                roots, wanted, [torch.ones_like(root) for root in roots], create_graph=True, allow_unused=True
+            )
+        finally:
+            for hook in hooks:
+                hook.remove()
+        self._ended = counter()
+        squares = [grad.square().sum() for grad in grads if grad is not None and grad.requires_grad]
+        self.value: Tensor | None = torch.stack(squares).sum() if squares else None
+
+    def _note(self, number: int, counter: Any) -> Any:
+        def hook(_grads: Any) -> None:
+            self._starts.append(counter())
+            self._makers.append(number)
+
+        return hook
+
+    def placed(self, record: TapeNode, node: Any, recorder: OriginRecorder, answered: int) -> TapeNode:
+        """The record of a node that the backward pass made, with the place of the node that was being run."""
+        number = node._sequence_nr()
+        if record.is_leaf or not self._began <= number < self._ended:
+            return record
+        at = bisect_right(self._starts, number) - 1
+        if at < 0 or self._makers[at] >= answered:
+            return replace(record, order=2)
+        origin = recorder.origin(self._makers[at])
+        return replace(
+            record, layer=origin.layer, call=origin.call, node=origin.node, line=origin.line, order=2
+        )  # fmt: skip
+
+
+def device_of(tensors: Iterable[Tensor]) -> str:
+    """The type of the first tensor's device, "cpu" where there is none."""
+    return next((tensor.device.type for tensor in tensors), "cpu")
