@@ -148,13 +148,40 @@ def _category(label: Label | None, first: TapeNode, nodes: list[TapeNode], kind:
 def opened(groups: Iterable[LayerGroup]) -> frozenset[str]:
     """The groups that stand open at first: the small ones, unless they would make a picture too large to read.
 
-    Groups with others in them start closed.
+    Groups with others in them start closed; the small ones in these are open once those are.
     """
     groups = tuple(groups)
     containers = {group.parent for group in groups}
     small = [group for group in groups if len(group.nodes) <= OPEN_GROUP and group.key not in containers]
-    fits = sum(len(group.nodes) for group in small) <= OPEN_TOTAL
-    return frozenset(group.key for group in small) if fits else frozenset()
+    fits = sum(len(group.nodes) for group in small if group.parent is None) <= OPEN_TOTAL
+    return frozenset(group.key for group in small if fits or group.parent is not None)
+
+
+def deeper(groups: Iterable[LayerGroup], unfolded: frozenset[str]) -> frozenset[str]:
+    """With the outermost level opened on which a closed group is seen."""
+    depths = _depths(groups, unfolded)
+    least = min((depth for key, depth in depths.items() if key not in unfolded), default=0)
+    return unfolded | {key for key, depth in depths.items() if depth == least}
+
+
+def shallower(groups: Iterable[LayerGroup], unfolded: frozenset[str]) -> frozenset[str]:
+    """With the innermost level closed on which an open group is seen."""
+    depths = _depths(groups, unfolded)
+    most = max((depth for key, depth in depths.items() if key in unfolded), default=0)
+    return frozenset(key for key, depth in depths.items() if key in unfolded and depth < most)
+
+
+def _depths(groups: Iterable[LayerGroup], unfolded: frozenset[str]) -> dict[str, int]:
+    """How deep each group that is seen, open or closed, lies in others."""
+    depths: dict[str | None, int] = {None: -1}
+    shown: dict[str, int] = {}
+    for group in groups:
+        above = depths.get(group.parent)
+        if above is not None:
+            shown[group.key] = above + 1
+            if group.key in unfolded:
+                depths[group.key] = above + 1
+    return shown
 
 
 def fold(tape: Tape, groups: tuple[LayerGroup, ...], unfolded: frozenset[str]) -> Folded:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut, QShowEvent, QTextCursor
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QVBoxLayout, QWidget
 
@@ -17,64 +17,29 @@ from app.views.code_typing import CodeTyping
 from app.views.icons import icon
 from app.views.place import SheetDocument
 from app.views.selection import Selection
-from app.views.widgets import Button, EmptyState, SearchField, icon_button
+from app.views.widgets import Button, EmptyState, icon_button
+from app.views.widgets.find_bar import FindBar
 
 COPIED_FOR_MS = 1600
 NOTHING = ("No code yet", "Put an input, layers and an output on the canvas and wire them.")
 _WITHIN = Qt.ShortcutContext.WidgetWithChildrenShortcut
 
 
-class FindBar(QWidget):
-    """A search in the text: Enter goes on, Shift+Enter back, Esc ends it."""
-
-    closed = Signal()
+class CodeFindBar(FindBar):
+    """A search in the text, at first for what is selected in it."""
 
     def __init__(self, edit: CodeEdit, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
         self._edit = edit
         self._found: list[QTextCursor] = []
         self._at = -1
-        self.field = SearchField("Find in the code")
-        self.field.setAccessibleName("Find in the code")
-        self.count = QLabel()
-        self.count.setProperty("tone", "text3")
-        self.count.setFont(theme.font("caption"))
-        back, on = icon_button("chevron-up", "Previous (Shift+Enter)"), icon_button("chevron-down", "Next (Enter)")
-        end = icon_button("close", "Close (Esc)")
-        row = QHBoxLayout(self)
-        row.setContentsMargins(12, 6, 12, 6)
-        row.setSpacing(6)
-        row.addWidget(self.field, 1)
-        row.addWidget(self.count)
-        for button in (back, on, end):
-            row.addWidget(button)
-        self.field.textChanged.connect(self.search)
-        back.clicked.connect(lambda: self.go(-1))
-        on.clicked.connect(lambda: self.go(1))
-        end.clicked.connect(self.close_bar)
-        for keys, slot in (
-            (Qt.Key.Key_Return, lambda: self.go(1)),
-            (Qt.Key.Key_Enter, lambda: self.go(1)),
-            (QKeySequence("Shift+Return"), lambda: self.go(-1)),
-            (Qt.Key.Key_Escape, self.close_bar),
-        ):
-            QShortcut(QKeySequence(keys), self, slot, context=_WITHIN)
-        self.hide()
+        super().__init__("Find in the code", parent)
 
-    def open_bar(self) -> None:
-        """Show the bar with what is selected in the text as the words to find."""
-        self.show()
-        if words := self._edit.textCursor().selectedText():
-            self.field.setText(words)
-        self.field.setFocus(Qt.FocusReason.ShortcutFocusReason)
-        self.field.selectAll()
-        self.search()
+    def open_bar(self, words: str = "") -> None:
+        super().open_bar(words or self._edit.textCursor().selectedText())
 
-    def close_bar(self) -> None:
-        self.hide()
+    def let_go(self) -> None:
         self._edit.mark_found([])
         self._edit.setFocus(Qt.FocusReason.OtherFocusReason)
-        self.closed.emit()
 
     def search(self) -> None:
         """Find every place anew, as after the text changed."""
@@ -89,14 +54,14 @@ class FindBar(QWidget):
         if self._found:
             self.go(1)
         else:
-            self.count.setText("none found" if words else "")
+            self.tell(-1, 0)
 
     def go(self, step: int) -> None:
         """Go to the next place, or with −1 the one before, round and round."""
         if self._found:
             self._at = (self._at + step) % len(self._found)
             self._edit.reveal([self._found[self._at].blockNumber() + 1])
-            self.count.setText(f"{self._at + 1} of {len(self._found)}")
+            self.tell(self._at, len(self._found))
 
 
 class CodeView(QWidget):
@@ -113,7 +78,7 @@ class CodeView(QWidget):
         self.edit = TypingEdit()
         self.typing: CodeTyping | None = None
         self._waiting: tuple[Source | None, str] | None = None
-        self.find_bar = FindBar(self.edit)
+        self.find_bar = CodeFindBar(self.edit)
         self.empty = EmptyState("code", *NOTHING)
         self._pages = QStackedWidget()
         self._pages.addWidget(self.empty)
@@ -126,7 +91,7 @@ class CodeView(QWidget):
         column.addWidget(self.find_bar)
         column.addWidget(self._pages, 1)
         self._copied = QTimer(self, singleShot=True, interval=COPIED_FOR_MS, timeout=self._show_copy)
-        QShortcut(QKeySequence.StandardKey.Find, self, self.find_bar.open_bar, context=_WITHIN)
+        QShortcut(QKeySequence.StandardKey.Find, self, lambda: self.find_bar.open_bar(), context=_WITHIN)
         self.edit.line_chosen.connect(self._line_chosen)
         selection.changed.connect(self._selection_changed)
         selection.hovered.connect(self._hover_changed)
@@ -140,7 +105,7 @@ class CodeView(QWidget):
         self.note.setFont(theme.font("caption"))
         self.note.setProperty("tone", "text3")
         self.find_button = icon_button("search", "Find (Ctrl+F)")
-        self.find_button.clicked.connect(self.find_bar.open_bar)
+        self.find_button.clicked.connect(lambda: self.find_bar.open_bar())
         self.copy_button = Button("Copy", icon="copy")
         self.copy_button.setAccessibleName("Copy the source")
         self.copy_button.clicked.connect(self.copy)

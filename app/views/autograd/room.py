@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPoint, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QLayout, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtCore import QPoint, Qt, Signal
+from PySide6.QtGui import QKeySequence, QPaintEvent, QShortcut
+from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
+from app.autograd import garbage
+from app.autograd.blocks import group_by_block
 from app.autograd.drawing import draw, summary
-from app.autograd.grouping import LayerGroup, fold, group_by_layer, opened
+from app.autograd.finding import between
+from app.autograd.grouping import Folded, LayerGroup, deeper, fold, group_by_layer, opened, shallower
 from app.autograd.tape import Tape, TapeNode
 from app.drawing import Drawing
-from app.views.autograd.faces import CHIP_HEIGHT
+from app.views.autograd.finder import TapeFinder
+from app.views.autograd.head import Head
 from app.views.autograd.minimap import Minimap
 from app.views.autograd.scene import TapeScene
 from app.views.autograd.view import TapeView
-from app.views.theme import current, faded, manager
+from app.views.theme import current
 from app.views.widgets.banner import Banner
-from app.views.widgets.button import Button, icon_button
 from app.views.widgets.empty import EmptyState
-from app.views.widgets.painting import Line, TextLine, at_least, box, label, start
-from app.views.widgets.segmented import Segmented
+from app.views.widgets.painting import Line, start
 
 EMPTY, BUSY, GRAPH = range(3)
 # A small graph is laid out to fill the window as it is now, less what surrounds it.
@@ -28,7 +30,7 @@ BUSY_HINT = "torch builds the graph while the net computes."
 
 
 class AutogradRoom(QWidget):
-    """Shows a `Tape` folded by layer.
+    """Shows a `Tape` folded by layer or by block.
 
     `nodeSelected` tells the node of the canvas that a click selected (or None), `nodeHovered` the one under the
     pointer; `detail` the `TapeNode` or `LayerGroup` that the inspector shows (or None). `captureRequested(train)` asks
@@ -45,15 +47,25 @@ class AutogradRoom(QWidget):
         super().__init__(parent)
         self._tape: Tape | None = None
         self._groups: tuple[LayerGroup, ...] = ()
+        self._by_key: dict[str, LayerGroup] = {}
+        self._folded: Folded | None = None
         self._unfolded: frozenset[str] = frozenset()
+        # What stands open in the way of grouping that is not shown.
+        self._kept: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
+        self._grouping = "layer"
+        # Ends of the way that is marked, each as its name and the backward nodes that it stands for.
+        self._ends: tuple[tuple[str, frozenset[int]], ...] = ()
         self._quiet = False
         self._row: float | None = None
         self.scene = TapeScene(self)
         self.view = TapeView(self.scene)
         self.minimap = Minimap(self.view)
-        self.head = _Head()
+        self.head = Head()
         self.banner = Banner()
         self.banner.hide()
+        self.way = Banner()
+        self.way.hide()
+        self.finder = TapeFinder()
         self._empty = EmptyState(
             "autograd",
             "No graph captured yet",
@@ -67,6 +79,8 @@ class AutogradRoom(QWidget):
         inside.setSpacing(0)
         inside.addWidget(self.head)
         inside.addWidget(Line())
+        inside.addWidget(self.finder)
+        inside.addWidget(self.way)
         inside.addWidget(self.view, 1)
         self._pages = QStackedWidget()
         for page in (self._empty, self._busy, graph):
@@ -87,7 +101,17 @@ class AutogradRoom(QWidget):
         self.head.export.clicked.connect(self._export)
         self.head.frame.clicked.connect(self.view.frame_all)
         self.head.fold_all.clicked.connect(self._fold_all)
+        self.head.find.clicked.connect(lambda: self.find())
+        self.finder.found.connect(self.reveal)
+        self.finder.closed.connect(self.view.setFocus)
+        self.way.acted.connect(self._frame_way)
+        self.way.closed.connect(self.end_way)
         self.view.folded.connect(self.toggle)
+        self.view.led.connect(self.mark_way)
+        self.view.escaped.connect(self.end_way)
+        self.view.leveled.connect(self._level)
+        find = QShortcut(QKeySequence.StandardKey.Find, self, lambda: self.find())
+        find.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         self.scene.chosen.connect(self._chosen)
         self.scene.hovered.connect(self.nodeHovered)
 
@@ -105,25 +129,44 @@ class AutogradRoom(QWidget):
     def set_tape(self, tape: Tape | None) -> None:
         """Show another tape; groups that were open in the last one stay open. None empties the tab."""
         first = self._tape is None
-        known = {group.key for group in self._groups}
         self._tape = tape
         self.banner.hide()
+        self.finder.set_tape(tape)
         if tape is None:
-            self._groups, self._unfolded = (), frozenset()
+            self._groups, self._by_key, self._unfolded, self._kept = (), {}, frozenset(), {}
+            self._folded = None
+            self._let_way_go()
             self.scene.empty()
             self.minimap.rebuild()
             self._pages.setCurrentIndex(EMPTY)
             self.detail.emit(None)
             return
-        self._groups = group_by_layer(tape)
-        wanted = opened(self._groups)
-        fresh = {group.key for group in self._groups} - known
-        self._unfolded = wanted if first else (self._unfolded & {g.key for g in self._groups}) | (wanted & fresh)
+        self._let_way_go()
+        if first:
+            self._choose_grouping(tape)
+        self._group(keep=not first)
         self.head.set_summary(summary(tape), tape)
         self._pages.setCurrentIndex(GRAPH)
         self._redraw()
         self.view.frame_all()
         self._chosen(self.scene.current_key())
+
+    def _choose_grouping(self, tape: Tape) -> None:
+        """By block where there are blocks, unless somebody would rather have no groups at all."""
+        if self._grouping != "none":
+            self._grouping = "block" if any(group.parent for group in group_by_block(tape)) else "layer"
+            self.head.grouping.blockSignals(True)
+            self.head.grouping.set_value(self._grouping)
+            self.head.grouping.blockSignals(False)
+
+    def _group(self, keep: bool) -> None:
+        """Group the tape; with `keep` groups that were open stay open."""
+        assert self._tape is not None
+        known = {group.key for group in self._groups}
+        self._groups = group_by_block(self._tape) if self._grouping == "block" else group_by_layer(self._tape)
+        self._by_key = {group.key: group for group in self._groups}
+        wanted = opened(self._groups)
+        self._unfolded = (self._unfolded & self._by_key.keys()) | (wanted - known) if keep else wanted
 
     def show_busy(self, text: str = "Running one batch forward…") -> None:
         """Say that a batch is under way; an old graph stays in sight."""
@@ -156,15 +199,17 @@ class AutogradRoom(QWidget):
     def _redraw(self, same_rows: bool = False) -> None:
         """Draw the tape as it is folded; with `same_rows` boxes stay near where they were."""
         assert self._tape is not None
-        grouped = self.head.grouping.value() == "layer"
-        unfolded = self._unfolded if grouped else frozenset(group.key for group in self._groups)
+        grouped = self._grouping != "none"
         self.head.set_busy(False)
         self.head.fold_all.setEnabled(grouped)
-        self.head.set_folded(not self._unfolded)
-        drawing = draw(self._tape, fold(self._tape, self._groups, unfolded), grouped=grouped)
+        self.head.set_folded(not any(group.key in self._unfolded for group in self._groups if group.parent is None))
         room = self.view.viewport().size()
         page = (min(max(room.width() - PAGE_MARGIN, 640), 1500), max(room.height() - PAGE_MARGIN, 360))
-        self._row = self.scene.show_drawing(drawing, page, self._row if same_rows else None)
+        with garbage.put_off():
+            self._folded = fold(self._tape, self._groups, self._unfolded if grouped else frozenset(self._by_key))
+            drawing = draw(self._tape, self._folded, grouped=grouped)
+            self._row = self.scene.show_drawing(drawing, page, self._row if same_rows else None)
+        self._show_way()
         self.minimap.rebuild()
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -176,13 +221,11 @@ class AutogradRoom(QWidget):
 
     def toggle(self, key: str) -> None:
         """Open or close a group; its header stays where it was in the window, as far as all else stays in sight."""
-        if self._tape is None or self.head.grouping.value() != "layer":
+        if self._tape is None or self._grouping == "none":
             return
         before = self._corner(key)
         self._unfolded = self._unfolded ^ {key}
-        self._quiet = True
-        self._redraw(same_rows=True)
-        self._quiet = False
+        self._redraw_quietly()
         after = self._corner(key)
         if before is not None and after is not None:
             self.view.pan(before.x() - after.x(), before.y() - after.y())
@@ -190,19 +233,122 @@ class AutogradRoom(QWidget):
         self.scene.choose(key if key in self.scene.groups else f"fold:{key}")
         self.view.setFocus()
 
+    def _redraw_quietly(self) -> None:
+        self._quiet = True
+        self._redraw(same_rows=True)
+        self._quiet = False
+
     def _corner(self, key: str) -> QPoint | None:
         part = self.scene.part(key)
         return None if part is None else self.view.mapFromScene(part.pos())
 
     def _fold_all(self) -> None:
-        self._unfolded = frozenset() if self._unfolded else frozenset(group.key for group in self._groups)
+        everything = frozenset(self._by_key)
+        folded = not any(group.key in self._unfolded for group in self._groups if group.parent is None)
+        self._unfolded = everything if folded else frozenset()
+        self._redraw()
+        self.view.frame_all()
+
+    def _level(self, step: int) -> None:
+        """Open (1) or close (−1) one level of groups everywhere."""
+        if self._tape is None or self._grouping == "none":
+            return
+        self._unfolded = (deeper if step > 0 else shallower)(self._groups, self._unfolded)
         self._redraw()
         self.view.frame_all()
 
     def _regroup(self) -> None:
+        before, self._grouping = self._grouping, self.head.grouping.value()
+        if self._tape is None or before == self._grouping:
+            return
+        if self._grouping != "none":
+            if before != "none":
+                self._kept[before] = self._unfolded, frozenset(self._by_key)
+            unfolded, known = self._kept.get(self._grouping, (frozenset(), frozenset()))
+            self._group(keep=False)
+            self._unfolded = (unfolded & self._by_key.keys()) | (self._unfolded - known)
+        self._redraw()
+        self.view.frame_all()
+
+    # -- finding -------------------------------------------------------------------------------------------------------
+
+    def find(self, words: str = "") -> None:
+        """Open the row for finding nodes."""
         if self._tape is not None:
-            self._redraw()
-            self.view.frame_all()
+            self.finder.open_bar(words)
+
+    def reveal(self, node: int) -> None:
+        """Open what hides a backward node, select it, and bring it into sight."""
+        if self._tape is None or not 0 <= node < len(self._tape.nodes):
+            return
+        if str(node) not in self.scene.boxes:
+            self._unfolded |= self._around(node)
+            self._redraw_quietly()
+        self.scene.choose(str(node))
+        self.view.show_near(self.scene.area_of_boxes([str(node)]))
+
+    def _around(self, node: int) -> frozenset[str]:
+        """The keys of the groups that a node lies in."""
+        group = next((group for group in self._groups if node in group.own), None)
+        found = set()
+        while group is not None:
+            found.add(group.key)
+            group = self._by_key.get(group.parent) if group.parent is not None else None
+        return frozenset(found)
+
+    # -- ways ----------------------------------------------------------------------------------------------------------
+
+    def mark_way(self, key: str) -> None:
+        """Mark and frame what lies on the gradients' ways between what is selected and another box or group."""
+        here = self.scene.current_key()
+        if not here or here == key:
+            self.scene.choose(key)
+            return
+        self._ends = tuple(self._end(end) for end in (here, key))
+        self._show_way()
+        self._frame_way()
+
+    def _end(self, key: str) -> tuple[str, frozenset[int]]:
+        item = self.item_of(key)
+        if isinstance(item, LayerGroup):
+            return item.title, frozenset(item.nodes)
+        assert isinstance(item, TapeNode)
+        return item.parameters[0] if item.parameters else item.name, frozenset({item.id})
+
+    def _show_way(self) -> None:
+        drawing = self.drawing()
+        if not self._ends or drawing is None or self._folded is None:
+            return
+        (one, here), (other, there) = self._ends
+        place = self._folded.place
+        found, back = between(
+            ((arrow.source, arrow.target) for arrow in drawing.arrows),
+            frozenset(place[node] for node in here),
+            frozenset(place[node] for node in there),
+        )
+        self.scene.set_way(found)
+        if not found:
+            self.way.set("info", f"No gradient flows between {one} and {other}", "Esc goes on without")
+        else:
+            first, last = (other, one) if back else (one, other)
+            count, boxes = len(found), len(drawing.boxes)
+            said = f"{count:,} of {boxes:,} boxes lie on the gradient's way from {first} to {last}"
+            self.way.set("info", said, "", "Frame it")
+        self.way.show()
+
+    def _frame_way(self) -> None:
+        if self.scene.way:
+            self.view.frame(self.scene.area_of_boxes(self.scene.way).adjusted(-40, -40, 40, 40), 1.25)
+
+    def end_way(self) -> None:
+        """Nothing is marked any more."""
+        self._let_way_go()
+        self.view.setFocus()
+
+    def _let_way_go(self) -> None:
+        self._ends = ()
+        self.way.hide()
+        self.scene.set_way(frozenset())
 
     def _ask(self) -> None:
         self.captureRequested.emit(self.head.mode.value() == "train")
@@ -237,120 +383,7 @@ class AutogradRoom(QWidget):
         """The `TapeNode` or `LayerGroup` behind a box or a group of the scene; None for ""."""
         if self._tape is None or not key:
             return None
-        name = key.removeprefix("fold:")
-        group = next((group for group in self._groups if group.key == name), None)
+        group = self._by_key.get(key.removeprefix("fold:"))
         if group is not None:
             return group
         return self._tape.nodes[int(key)] if key.isdecimal() and int(key) < len(self._tape.nodes) else None
-
-
-class _Head(QWidget):
-    """The line above the graph: what it is, what the chips mean, and what can be done."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setMinimumHeight(38)
-        self.root = label("loss.grad_fn", "section")
-        self.summary = label("", "label", "text2")
-        self.mode = Segmented([("train", "train()"), ("eval", "eval()")], "Mode of the net")
-        self.mode.setToolTip("Dropout and BatchNorm behave differently in train() and eval()")
-        self.grouping = Segmented([("layer", "Layer"), ("none", "None")], "Group by")
-        self.capture = Button("Capture again")
-        self.fold_all = Button("Fold all")
-        self.export = icon_button("export", "Export this picture")
-        self.frame = icon_button("frame", "Show everything (Home)")
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(12, 5, 10, 5)
-        layout.setSpacing(8)
-        layout.addWidget(self.root)
-        layout.addWidget(self.summary, 1)
-        legend, group_by = Legend(), label("Group by", "label", "text3")
-        layout.addWidget(legend)
-        layout.addWidget(group_by)
-        layout.addWidget(self.grouping)
-        layout.addWidget(self.fold_all)
-        layout.addWidget(self.mode)
-        layout.addWidget(self.capture)
-        layout.addWidget(self.export)
-        layout.addWidget(self.frame)
-        # The window may be narrower than all of this: the least important goes first, the summary is cut.
-        layout.setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)
-        self.setMinimumWidth(1)
-        self.summary.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-        self._text = ""
-        self._spare = (legend, group_by, self.root, self.fold_all, self.mode)
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._fit()
-
-    def _fit(self) -> None:
-        """Hide what there is no room for."""
-        metrics = self.summary.fontMetrics()
-        layout = self.layout()
-        widgets = [layout.itemAt(place).widget() for place in range(layout.count())]
-        others = [widget for widget in widgets if widget is not None and widget is not self.summary]
-        hidden: set[QWidget] = set()
-        wanted = metrics.horizontalAdvance(self._text) + 8
-
-        def needed() -> int:
-            shown = [widget.sizeHint().width() for widget in others if widget not in hidden]
-            return sum(shown) + layout.spacing() * (len(shown) + 1) + 22 + wanted
-
-        for widget in self._spare:
-            if needed() <= self.width():
-                break
-            hidden.add(widget)
-        for widget in self._spare:
-            widget.setVisible(widget not in hidden)
-        room = self.width() - needed() + wanted - 4
-        self.summary.setText(metrics.elidedText(self._text, Qt.TextElideMode.ElideRight, max(room, 0)))
-        layout.activate()
-
-    def set_summary(self, text: str, tape: Tape) -> None:
-        self.root.setText("loss.grad_fn" if tape.loss is not None else "output.grad_fn")
-        self._text = text
-        self.summary.setToolTip(text)
-        self.setAccessibleName(text)
-        self._fit()
-
-    def set_busy(self, busy: bool) -> None:
-        self.capture.setEnabled(not busy)
-        self.capture.setText("Running…" if busy else "Capture again")
-
-    def set_folded(self, folded: bool) -> None:
-        """Whether every group is closed, so that the button opens them."""
-        self.fold_all.setText("Unfold all" if folded else "Fold all")
-
-
-class Legend(QWidget):
-    """What the chips' looks mean."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._held, self._kept = TextLine("held", "caption"), TextLine("kept anyway", "caption")
-        self.setToolTip(
-            "held: memory that only backward still needs\nkept anyway: parameters, buffers and the batch itself"
-        )
-        manager().changed.connect(self.update)
-
-    def sizeHint(self) -> QSize:
-        return at_least(self._held.width + self._kept.width + 2 * 24 + 18, 20)
-
-    def minimumSizeHint(self) -> QSize:
-        return self.sizeHint()
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        theme = current()
-        painter = start(self)
-        x = 0.0
-        area = QRectF(self.rect())
-        for line, fill, border in (
-            (self._held, faded(theme.series[0], 0.20), faded(theme.series[0], 0.55)),
-            (self._kept, None, theme.line3),
-        ):
-            swatch = QRectF(x, area.center().y() - CHIP_HEIGHT / 2 + 2, 18, CHIP_HEIGHT - 4)
-            box(painter, swatch, 3, fill, border)
-            line.draw_in(painter, x + 24, area, theme.text2)
-            x += 24 + line.width + 16
-        painter.end()

@@ -22,9 +22,13 @@ _KEYS = {
 
 
 class TapeView(RoamingView):
-    """`folded(key)` asks to open or close a group."""
+    """`folded(key)` asks to open or close a group, `leveled(±1)` a level of them everywhere; `led(key)` to mark the way
+    from what is selected to this box or group, `escaped` to end that."""
 
     folded = Signal(str)
+    leveled = Signal(int)
+    led = Signal(str)
+    escaped = Signal()
 
     LEAST, MOST = 0.04, 3.0
     PADS = (24, 16, 24, 16)
@@ -37,7 +41,10 @@ class TapeView(RoamingView):
         self._pressed_at: QPoint | None = None
         self._space = False
         self.setAccessibleName("Autograd graph")
-        self.setAccessibleDescription("Arrow keys walk along the gradients, Enter folds, Home shows everything")
+        self.setAccessibleDescription(
+            "Arrow keys walk along the gradients, Enter folds and unfolds, ] and [ a level of everything, Shift+click "
+            "marks the way from what is selected, Home shows everything"
+        )
         self.setCursor(Qt.CursorShape.ArrowCursor)
         manager().changed.connect(self.viewport().update)
 
@@ -71,6 +78,14 @@ class TapeView(RoamingView):
             self.ensureVisible(area, 8, 8)
             self.whole = False
             self.moved.emit()
+
+    def show_near(self, area: QRectF) -> None:
+        """Bring an area into sight, large enough to be read."""
+        if self.zoom < SIMPLE_BELOW:
+            self.zoom_to(1.0)
+            self.show_point(area.center())
+        else:
+            self.ensure_seen(area)
 
     def show_if_it_fits(self) -> None:
         """Scroll so that all of the picture is in sight where it has room at this scale and much of it is hidden.
@@ -128,7 +143,7 @@ class TapeView(RoamingView):
         if event.button() != Qt.MouseButton.LeftButton or pressed is None or self._space:
             return
         if (at - pressed).manhattanLength() <= 4:
-            self._click(at)
+            self._click(at, bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier))
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
         at = event.position().toPoint()
@@ -137,10 +152,12 @@ class TapeView(RoamingView):
             self.fold_at(part.key)
         event.accept()
 
-    def _click(self, at: QPoint) -> None:
+    def _click(self, at: QPoint, leads: bool) -> None:
         part = self._part_at(at)
         if part is None:
             self._scene.choose("")
+        elif leads:
+            self.led.emit(part.key)
         elif self._on_chevron(part, at):
             self.fold_at(part.key)
         else:
@@ -190,8 +207,13 @@ class TapeView(RoamingView):
             self.zoom_by(1.2)
         elif key == Qt.Key.Key_Minus:
             self.zoom_by(1 / 1.2)
+        elif key in (Qt.Key.Key_BracketRight, Qt.Key.Key_BracketLeft):
+            self.leveled.emit(1 if key == Qt.Key.Key_BracketRight else -1)
         elif key == Qt.Key.Key_Escape:
-            self._scene.choose("")
+            if self._scene.way:
+                self.escaped.emit()
+            else:
+                self._scene.choose("")
         else:
             super().keyPressEvent(event)
 

@@ -1,0 +1,58 @@
+"""Finding nodes of a tape by words, and what lies on the ways between two things that are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from app.autograd.tape import Tape, TapeNode
+
+
+def find(tape: Tape, words: str) -> tuple[int, ...]:
+    """Ids of the nodes that every word occurs in, in forward order; capitals do not matter.
+
+    Looked at are the node's name, its layer (as it is called and as a module path), its parameters, and the tensors
+    that it saved with their shapes (`result`, `64×32`, `float32`).
+    """
+    wanted = words.casefold().replace("*", "×").split()
+    if not wanted:
+        return ()
+    return tuple(node.id for node in tape.forward if _fits(_text(tape, node), wanted))
+
+
+def _fits(text: str, wanted: list[str]) -> bool:
+    return all(word in text for word in wanted)
+
+
+def _text(tape: Tape, node: TapeNode) -> str:
+    parts = [node.name, tape.title_of(node), node.layer, *node.parameters]
+    parts += [f"{saved.name} {'×'.join(map(str, saved.shape))} {saved.dtype}" for saved in node.saved]
+    return " ".join(parts).casefold()
+
+
+def between(
+    arrows: Iterable[tuple[str, str]], one: frozenset[str], other: frozenset[str]
+) -> tuple[frozenset[str], bool]:
+    """(everything on any way of arrows from `one` to `other`, False); if there is none, the ways back and True.
+
+    Nothing where no arrow leads from either to the other. The ends themselves count, those of them that are on a way.
+    """
+    after: dict[str, list[str]] = {}
+    before: dict[str, list[str]] = {}
+    for source, target in arrows:
+        after.setdefault(source, []).append(target)
+        before.setdefault(target, []).append(source)
+    forth = _reached(after, one) & _reached(before, other)
+    if forth:
+        return forth, False
+    return _reached(after, other) & _reached(before, one), True
+
+
+def _reached(following: Mapping[str, list[str]], ends: frozenset[str]) -> frozenset[str]:
+    found = set(ends)
+    todo = list(ends)
+    while todo:
+        for place in following.get(todo.pop(), ()):
+            if place not in found:
+                found.add(place)
+                todo.append(place)
+    return frozenset(found)

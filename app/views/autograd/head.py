@@ -1,0 +1,129 @@
+"""The line above the graph: what it is, what the chips mean, and what can be done."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QRectF, QSize, Qt
+from PySide6.QtGui import QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QLayout, QSizePolicy, QWidget
+
+from app.autograd.tape import Tape
+from app.views.autograd.faces import CHIP_HEIGHT
+from app.views.theme import current, faded, manager
+from app.views.widgets.button import Button, icon_button
+from app.views.widgets.painting import TextLine, at_least, box, label, start
+from app.views.widgets.segmented import Segmented
+
+
+class Head(QWidget):
+    """The line above the graph: what it is, what the chips mean, and what can be done."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setMinimumHeight(38)
+        self.root = label("loss.grad_fn", "section")
+        self.summary = label("", "label", "text2")
+        self.mode = Segmented([("train", "train()"), ("eval", "eval()")], "Mode of the net")
+        self.mode.setToolTip("Dropout and BatchNorm behave differently in train() and eval()")
+        self.grouping = Segmented([("layer", "Layer"), ("block", "Block"), ("none", "None")], "Group by")
+        self.grouping.setToolTip("Block: groups within groups as the modules lie, opened level by level with ] and [")
+        self.capture = Button("Capture again")
+        self.fold_all = Button("Fold all")
+        self.find = icon_button("search", "Find a node (Ctrl+F)")
+        self.export = icon_button("export", "Export this picture")
+        self.frame = icon_button("frame", "Show everything (Home)")
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(12, 5, 10, 5)
+        layout.setSpacing(8)
+        layout.addWidget(self.root)
+        layout.addWidget(self.summary, 1)
+        legend, group_by = Legend(), label("Group by", "label", "text3")
+        layout.addWidget(legend)
+        layout.addWidget(group_by)
+        layout.addWidget(self.grouping)
+        layout.addWidget(self.fold_all)
+        layout.addWidget(self.mode)
+        layout.addWidget(self.capture)
+        layout.addWidget(self.find)
+        layout.addWidget(self.export)
+        layout.addWidget(self.frame)
+        # The window may be narrower than all of this: the least important goes first, the summary is cut.
+        layout.setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)
+        self.setMinimumWidth(1)
+        self.summary.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self._text = ""
+        self._spare = (legend, group_by, self.root, self.fold_all, self.mode)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def _fit(self) -> None:
+        """Hide what there is no room for."""
+        metrics = self.summary.fontMetrics()
+        layout = self.layout()
+        widgets = [layout.itemAt(place).widget() for place in range(layout.count())]
+        others = [widget for widget in widgets if widget is not None and widget is not self.summary]
+        hidden: set[QWidget] = set()
+        wanted = metrics.horizontalAdvance(self._text) + 8
+
+        def needed() -> int:
+            shown = [widget.sizeHint().width() for widget in others if widget not in hidden]
+            return sum(shown) + layout.spacing() * (len(shown) + 1) + 22 + wanted
+
+        for widget in self._spare:
+            if needed() <= self.width():
+                break
+            hidden.add(widget)
+        for widget in self._spare:
+            widget.setVisible(widget not in hidden)
+        room = self.width() - needed() + wanted - 4
+        self.summary.setText(metrics.elidedText(self._text, Qt.TextElideMode.ElideRight, max(room, 0)))
+        layout.activate()
+
+    def set_summary(self, text: str, tape: Tape) -> None:
+        self.root.setText("loss.grad_fn" if tape.loss is not None else "output.grad_fn")
+        self._text = text
+        self.summary.setToolTip(text)
+        self.setAccessibleName(text)
+        self._fit()
+
+    def set_busy(self, busy: bool) -> None:
+        self.capture.setEnabled(not busy)
+        self.capture.setText("Running…" if busy else "Capture again")
+
+    def set_folded(self, folded: bool) -> None:
+        """Whether every group is closed, so that the button opens them."""
+        self.fold_all.setText("Unfold all" if folded else "Fold all")
+
+
+class Legend(QWidget):
+    """What the chips' looks mean."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._held, self._kept = TextLine("held", "caption"), TextLine("kept anyway", "caption")
+        self.setToolTip(
+            "held: memory that only backward still needs\nkept anyway: parameters, buffers and the batch itself"
+        )
+        manager().changed.connect(self.update)
+
+    def sizeHint(self) -> QSize:
+        return at_least(self._held.width + self._kept.width + 2 * 24 + 18, 20)
+
+    def minimumSizeHint(self) -> QSize:
+        return self.sizeHint()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        theme = current()
+        painter = start(self)
+        x = 0.0
+        area = QRectF(self.rect())
+        for line, fill, border in (
+            (self._held, faded(theme.series[0], 0.20), faded(theme.series[0], 0.55)),
+            (self._kept, None, theme.line3),
+        ):
+            swatch = QRectF(x, area.center().y() - CHIP_HEIGHT / 2 + 2, 18, CHIP_HEIGHT - 4)
+            box(painter, swatch, 3, fill, border)
+            line.draw_in(painter, x + 24, area, theme.text2)
+            x += 24 + line.width + 16
+        painter.end()
