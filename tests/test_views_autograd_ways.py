@@ -8,7 +8,6 @@ import pytest
 import torch
 from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtTest import QTest
-from torch import nn
 
 from app.autograd.capture import capture
 from app.autograd.finding import between, find
