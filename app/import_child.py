@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from app import model_import, project_file
 from app.model_import import ImportFailed, ModelInput, ModelSource
 from app.project import Project
+from app.remote import process
 
 if TYPE_CHECKING:
     from app.builder.importer.opaque import OwnClasses
@@ -77,8 +79,13 @@ class Child:
         command = [sys.executable, "-m", "app.import_child", str(self._path), *(["models"] if listing else [])]
         root = Path(__file__).resolve().parent.parent
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self._told, cwd=root, text=True
-        )
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self._told, cwd=root, text=True,
+            env={**os.environ, process.PARENT: str(os.getpid())},
+        )  # fmt: skip
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
 
     def models(self) -> tuple[Known, ...]:
         """Which models torchvision has. Raises ImportError if there is none."""
@@ -95,12 +102,12 @@ class Child:
         tell: Callable[[str], None] = lambda _words: None,
     ) -> Project:  # fmt: skip
         """The project of a model, within `patience` seconds; `tell` hears what is going on. Raises ImportFailed."""
-        process, end = self._process, time.monotonic() + patience
-        assert process.stdin is not None
+        reader, end = self._process, time.monotonic() + patience
+        assert reader.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has ended, and its words say why
-            process.stdin.write(f"{question.written()}\n")
-            process.stdin.flush()
-        while process.poll() is None:
+            reader.stdin.write(f"{question.written()}\n")
+            reader.stdin.flush()
+        while reader.poll() is None:
             late = time.monotonic() > end
             if late or cancelled():
                 words = f"{question.source} had not come to its end after {patience:.0f} s and was stopped"
@@ -108,9 +115,9 @@ class Child:
             with contextlib.suppress(OSError):
                 tell((self._path / PROGRESS).read_text("utf-8"))
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(LOOK)
+                reader.wait(LOOK)
         left = self._path / LEFT
-        if process.returncode or not left.is_file():
+        if reader.returncode or not left.is_file():
             raise ImportFailed(self._last_words() or f"{question.source} ended the process that it ran in")
         return project_file.read(left)
 
@@ -213,8 +220,15 @@ def _put(path: Path, text: str) -> None:
     new.replace(path)
 
 
+def _end_with_parent() -> None:
+    """Where the kernel does not see to it: nothing more is written to stdin, so it has an end when nobody reads us."""
+    sys.stdin.read()
+    os._exit(1)
+
+
 def main(folder: Path, listing: bool) -> int:
-    """Read a question from stdin, leave a project file."""
+    """Read a question from stdin, leave a project file. It ends with who started it, whatever it does then."""
+    process.die_with_parent()
     if listing:
         rows = [[one.name, one.kind, one.input.shape, one.input.dtype] for one in known_models()]
         _put(folder / MODELS, json.dumps(rows))
@@ -224,6 +238,7 @@ def main(folder: Path, listing: bool) -> int:
     text = sys.stdin.readline()
     if not text:
         return 0
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         project = _answer(Question.read(text), lambda words: _put(folder / PROGRESS, words))
         project_file.write(project, folder / LEFT)

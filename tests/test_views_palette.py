@@ -16,8 +16,9 @@ from app.builder.catalog import catalog
 from app.document import Document
 from app.resources import path as resource_path
 from app.views import fuzzy
+from app.views.op_rows import node_picture
 from app.views.outline import Outline
-from app.views.palette import MIME, OpModel, Palette, fit, hint, node_picture
+from app.views.palette import MIME, OpModel, Palette, fit, hint
 from app.views.selection import Selection
 
 

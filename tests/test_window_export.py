@@ -75,7 +75,7 @@ def test_an_export_is_certified_and_the_figures_are_shown(
     assert {path.name for path in tmp_path.iterdir()} == {
         "model.py", "weights.safetensors", "model.pt2", "model.certificate.json",
     }  # fmt: skip
-    qtbot.mouseClick(proofs.close_button, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(proofs.stop_button, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: not window.findChildren(ProofsDialog))
 
 

@@ -23,7 +23,7 @@ from app.views.canvas.geometry import shape_of
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
     from app.views.dialogs.import_model import ImportDialog
-    from app.views.importing import Wanted
+    from app.views.importing import Spare, Wanted
     from app.views.main_window import MainWindow
 
 NARROWEST, LOWEST = 640.0, 320.0
@@ -65,15 +65,18 @@ class ImportControl(QObject):
         super().__init__(window)
         self._window = window
         self._telling: Wanted | None = None
+        self._spare: Spare | None = None
         window.live.analysed.connect(self._analysed)
         window.document.replaced.connect(self._replaced)
 
     def ask(self, file: Path | None = None) -> ImportDialog:
         """Show the dialog, with a Python file already chosen if there is one."""
         from app.views.dialogs.import_model import ImportDialog
+        from app.views.importing import Spare
 
-        window = self._window
-        dialog = ImportDialog(window.background, window.layers, partial(laid_out, room=self._room()), self.show, window)
+        window, lay_out = self._window, partial(laid_out, room=self._room())
+        self._spare = self._spare or Spare(self)
+        dialog = ImportDialog(window.background, window.layers, lay_out, self.show, self._spare, window)
         if file is not None:
             dialog.choose_file(file)
         dialog.finished.connect(dialog.deleteLater)

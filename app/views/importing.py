@@ -1,28 +1,24 @@
 """A model that is there already is read in a process of its own, and a thread waits for it: the background's worker has
-the drawing to check."""
+the drawing to check. The next such process is started ahead."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-import threading
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import QCoreApplication, QObject, QThread, Signal
+from PySide6.QtCore import QCoreApplication, QObject, QTimer
 
 from app import layer_files
-from app.background import Failure
 from app.builder.custom import read_text
 from app.import_child import Child, Question, check_file
 from app.layer_files import digest
 from app.model_import import ImportFailed, ModelInput, ModelSource
 from app.project import Project
-
-Tell = Callable[[str], None]
+from app.views.work import Cancelled, Tell
 
 
 @dataclass(frozen=True)
@@ -48,7 +44,7 @@ def sizes_of(one: ModelInput) -> str:
     return sizes if one.dtype == "float32" else f"{sizes}:{one.dtype}"
 
 
-def read_model(wanted: Wanted, tell: Tell, cancelled: Callable[[], bool], child: Child | None = None) -> Project:
+def read_model(wanted: Wanted, tell: Tell, cancelled: Cancelled, child: Child | None = None) -> Project:
     """The project of what is wanted, read in a process of its own: `child`, if one is there already. `tell` hears what
     is going on. Raises ImportFailed and what writing raises."""
     source = wanted.source
@@ -86,43 +82,62 @@ def _with_weights(project: Project, write: Callable[[Path], object], name: str, 
     return replace(project, notes=f"{project.notes}\n{words}")
 
 
-class Importer(QThread):
-    """Reads one model, in `child` if there is one, and lays it out. `ended(answer)` brings the project or a Failure."""
+def import_model(
+    wanted: Wanted, lay_out: Callable[[Project], Project], child: Child | None, tell: Tell, cancelled: Cancelled
+) -> Project:
+    """Read a model, in `child` if there is one, and lay it out. Raises what `read_model` raises."""
+    project = read_model(wanted, tell, cancelled, child)
+    if cancelled():
+        return project
+    tell("Laying it out")
+    return lay_out(project)
 
-    ended = Signal(object)
 
-    def __init__(
-        self, wanted: Wanted, lay_out: Callable[[Project], Project], child: Child | None, parent: QObject | None = None
-    ) -> None:
+REST = 1500  # ms after an import until the next process is started: what was imported is drawn first
+IDLE = 10 * 60_000  # ms after which a process that nobody needed is let go
+
+
+class Spare(QObject):
+    """Keeps a process ready that reads the next model: its start takes seconds, most of them for torch."""
+
+    def __init__(self, parent: QObject) -> None:
         super().__init__(parent)
-        self._wanted, self._lay_out, self._child = wanted, lay_out, child
-        self._cancelled = threading.Event()
-        self.progress = ""
+        self._kept = kept = list[Child]()
+        self._rest = QTimer(self, singleShot=True, interval=REST, timeout=self._start)
+        self._idle = QTimer(self, singleShot=True, interval=IDLE, timeout=self.close)
+        parent.destroyed.connect(lambda: _let_go(kept))
         application = QCoreApplication.instance()
-        if application is not None:  # a thread that goes on must not outlive the program
-            application.aboutToQuit.connect(self._leave)
+        if application is not None:
+            application.aboutToQuit.connect(self.close)
 
-    def _leave(self) -> None:
-        self.cancel()
-        self.wait()
+    def take(self, listing: bool = False) -> Child:
+        """A process for one model; one that lists torchvision's models is always a new one."""
+        self._rest.stop()
+        self._idle.stop()
+        if self._kept and not listing and self._kept[0].alive:
+            return self._kept.pop()
+        _let_go(self._kept)
+        return Child(listing)
 
-    def cancel(self) -> None:
-        self._cancelled.set()
+    def keep(self, child: Child | None) -> None:
+        """Put one back that was not needed; None if it was, and another is started for the next time."""
+        _let_go(self._kept)
+        if child is None:
+            self._rest.start()
+        else:
+            self._kept.append(child)
+            self._idle.start()
 
-    @property
-    def cancelled(self) -> bool:
-        return self._cancelled.is_set()
+    def _start(self) -> None:
+        self.keep(Child())
 
-    def _tell(self, words: str) -> None:
-        self.progress = words  # one assignment: the window looks at it whenever it likes
+    def close(self) -> None:
+        """End what is kept, and start none."""
+        self._rest.stop()
+        self._idle.stop()
+        _let_go(self._kept)
 
-    def run(self) -> None:
-        answer: Project | Failure
-        try:
-            answer = read_model(self._wanted, self._tell, self._cancelled.is_set, self._child)
-            if not self.cancelled:
-                self._tell("Laying it out")
-                answer = self._lay_out(answer)
-        except Exception as error:  # whatever it is, the person who asked is told
-            answer = Failure(error, traceback.format_exc())
-        self.ended.emit(answer)
+
+def _let_go(kept: list[Child]) -> None:
+    while kept:
+        kept.pop().close()

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QRectF, QSize, Qt
-from PySide6.QtGui import QFont, QFontMetrics, QPainter
+from PySide6.QtGui import QFont, QFontMetrics, QPainter, QPixmap
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
+from app.builder.catalog import OpSpec
 from app.views import icons, theme
-from app.views.widgets.painting import box
+from app.views.widgets.painting import TextLine, box
 
 Index = QModelIndex | QPersistentModelIndex
 
@@ -130,3 +131,29 @@ def _write(painter: QPainter, area: QRect, text: str, font: QFont, color: object
     side = Qt.AlignmentFlag.AlignRight if right else Qt.AlignmentFlag.AlignLeft
     painter.drawText(area, side | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine, shown)
     return metrics.horizontalAdvance(shown)
+
+
+def node_picture(spec: OpSpec, dpr: float = 1.0) -> QPixmap:
+    """The node that a drop would make, as it hangs on the pointer."""
+    colors = theme.current()
+    name, kind = TextLine(spec.stem, "node"), TextLine(spec.label, "label")
+    width = min(160.0, max(76.0, name.width + 30 + 12, kind.width + 22))
+    picture = QPixmap(round(width * dpr), round(50 * dpr))
+    picture.setDevicePixelRatio(dpr)
+    picture.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(picture)
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    area = QRectF(0, 0, width, 50)
+    box(painter, area, 6, colors.raised)
+    painter.save()
+    painter.setClipRect(QRectF(0, 0, width, 27))
+    box(painter, area, 6, theme.header_fill(spec.category))
+    painter.setClipRect(QRectF(0, 0, width, 3))
+    box(painter, area, 6, theme.category_color(spec.category))
+    painter.restore()
+    box(painter, area, 6, line=colors.accent, width=1.5)
+    icons.draw(painter, spec.category, spec.category, 8, 8, 14)
+    name.draw_in(painter, 28, QRectF(0, 3, width, 24), colors.text)
+    kind.draw_in(painter, 11, QRectF(0, 28, width, 21), colors.text2)
+    painter.end()
+    return picture

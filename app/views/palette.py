@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from PySide6.QtCore import QAbstractItemModel, QEvent, QMimeData, QModelIndex, QObject, QPoint, QRectF, Qt, Signal
-from PySide6.QtGui import QContextMenuEvent, QDrag, QKeyEvent, QMouseEvent, QPainter, QPixmap
+from PySide6.QtCore import QAbstractItemModel, QEvent, QMimeData, QModelIndex, QObject, QPoint, Qt, Signal
+from PySide6.QtGui import QContextMenuEvent, QDrag, QKeyEvent, QMouseEvent
 from PySide6.QtWidgets import QAbstractItemView, QStackedWidget, QTreeView, QVBoxLayout, QWidget
 
 from app.background import Background
@@ -16,10 +16,9 @@ from app.builder.catalog import Catalog, OpSpec
 from app.builder.custom import class_of, is_custom, why_not
 from app.frozen import FrozenMap
 from app.library import KEY as LIBRARY
-from app.views import fuzzy, icons, theme
-from app.views.op_rows import CATEGORY_NAMES, Index, Row, RowDelegate
+from app.views import fuzzy, theme
+from app.views.op_rows import CATEGORY_NAMES, Index, Row, RowDelegate, node_picture
 from app.views.widgets import EmptyState, SearchField
-from app.views.widgets.painting import TextLine, box
 
 MIME = "application/x-tapedeck-op"
 BLOCKS = "block"
@@ -381,29 +380,3 @@ class Palette(QWidget):
             index = following(index)
         if index.isValid():
             self.tree.setCurrentIndex(index)
-
-
-def node_picture(spec: OpSpec, dpr: float = 1.0) -> QPixmap:
-    """The node that a drop would make, as it hangs on the pointer."""
-    colors = theme.current()
-    name, kind = TextLine(spec.stem, "node"), TextLine(spec.label, "label")
-    width = min(160.0, max(76.0, name.width + 30 + 12, kind.width + 22))
-    picture = QPixmap(round(width * dpr), round(50 * dpr))
-    picture.setDevicePixelRatio(dpr)
-    picture.fill(Qt.GlobalColor.transparent)
-    painter = QPainter(picture)
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    area = QRectF(0, 0, width, 50)
-    box(painter, area, 6, colors.raised)
-    painter.save()
-    painter.setClipRect(QRectF(0, 0, width, 27))
-    box(painter, area, 6, theme.header_fill(spec.category))
-    painter.setClipRect(QRectF(0, 0, width, 3))
-    box(painter, area, 6, theme.category_color(spec.category))
-    painter.restore()
-    box(painter, area, 6, line=colors.accent, width=1.5)
-    icons.draw(painter, spec.category, spec.category, 8, 8, 14)
-    name.draw_in(painter, 28, QRectF(0, 3, width, 24), colors.text)
-    kind.draw_in(painter, 11, QRectF(0, 28, width, 21), colors.text2)
-    painter.end()
-    return picture

@@ -1,23 +1,19 @@
-"""Other formats and the certificate of an export take seconds: they are made in a thread of their own."""
+"""Other formats and the certificate of an export take seconds: they are made beside the window."""
 
 from __future__ import annotations
 
-import threading
-import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QCoreApplication, QThread, Signal
-
-from app.background import Failure
 from app.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from app.export.certificate import Certificate
     from app.export.formats import Written
+    from app.views.work import Cancelled, Tell
 
 
 @dataclass(frozen=True)
@@ -58,7 +54,7 @@ class Proofs:
         return fine and not self.refused and all(one.passed for one in self.written)
 
 
-def prove(wanted: ToProve, tell: Callable[[str], None], cancelled: Callable[[], bool]) -> Proofs:
+def prove(wanted: ToProve, tell: Tell, cancelled: Cancelled) -> Proofs:
     """Write and compare what is wanted. Raises Stopped, OSError, WeightsError."""
     from app.export.certify import certify_export
     from app.export.formats import FormatError, Kind, write_format
@@ -82,49 +78,3 @@ def prove(wanted: ToProve, tell: Callable[[str], None], cancelled: Callable[[], 
             tell=tell, cancelled=cancelled,
         )  # fmt: skip
     return Proofs(certificate, where, tuple(written), tuple(refused))
-
-
-# A thread that is dropped while it runs ends the program; each stays here until it has ended.
-_running: set[Prover] = set()
-
-
-class Prover(QThread):
-    """Proves one export. `ended(answer)` brings Proofs, or a Failure."""
-
-    ended = Signal(object)
-
-    def __init__(self, wanted: ToProve) -> None:
-        super().__init__()
-        self._wanted = wanted
-        self._cancelled = threading.Event()
-        self.progress = ""
-        application = QCoreApplication.instance()
-        if application is not None:
-            application.aboutToQuit.connect(self._leave)
-        _running.add(self)
-        self.finished.connect(self._gone)
-
-    def _gone(self) -> None:
-        _running.discard(self)
-
-    def _leave(self) -> None:
-        self.cancel()
-        self.wait()
-
-    def cancel(self) -> None:
-        self._cancelled.set()
-
-    @property
-    def cancelled(self) -> bool:
-        return self._cancelled.is_set()
-
-    def _tell(self, words: str) -> None:
-        self.progress = words  # one assignment: the window looks at it whenever it likes
-
-    def run(self) -> None:
-        answer: Proofs | Failure
-        try:
-            answer = prove(self._wanted, self._tell, self._cancelled.is_set)
-        except Exception as error:  # whatever it is, the person who asked is told
-            answer = Failure(error, traceback.format_exc())
-        self.ended.emit(answer)

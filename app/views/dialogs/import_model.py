@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import Qt, QTimer
-from PySide6.QtGui import QCloseEvent
+from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QCheckBox, QStackedWidget, QWidget
 
 from app.background import Background, Failure
@@ -16,16 +15,15 @@ from app.import_child import Child, Known
 from app.layer_files import allowed
 from app.model_import import remarks
 from app.project import Project
-from app.views.dialogs.base import Dialog
 from app.views.dialogs.import_pages import Entry, FilePage, ModelTrustDialog, TorchvisionPage
 from app.views.dialogs.import_result import ResultPage
-from app.views.importing import Importer, Wanted
+from app.views.dialogs.working import WorkingDialog
+from app.views.importing import Spare, Wanted, import_model
 from app.views.layers_control import LayersControl
 from app.views.widgets import Segmented
 from app.views.widgets.painting import announce, label, set_property
 
 KEY = "import.models"
-LOOK = 100  # ms between two looks at the progress
 # Which entry a refusal is about, and what can be done, by what its words hold.
 _CURES = (
     ("are not on the disk", "pretrained", ""),
@@ -46,7 +44,7 @@ Open = Callable[[Project, Wanted], bool]
 _listed: tuple[Known, ...] = ()  # what torchvision has does not change while the program runs
 
 
-class ImportDialog(Dialog):
+class ImportDialog(WorkingDialog):
     """Two pages, and whether the weights come along. `lay_out` is called beside the window's thread; `open_project` is
     handed what came of it, and says whether it was opened."""
 
@@ -56,14 +54,13 @@ class ImportDialog(Dialog):
         layers: LayersControl,
         lay_out: Callable[[Project], Project],
         open_project: Open,
+        spare: Spare,
         parent: QWidget | None = None,
     ) -> None:
         super().__init__("Import a model", parent)
         self._background, self._layers, self._lay_out, self._open = background, layers, lay_out, open_project
-        self._importer: Importer | None = None
         self._wanted: Wanted | None = None
         self._read: Project | None = None  # what was imported and is not opened yet
-        self._began = 0.0
         self.choice = Segmented([("torchvision", "torchvision"), ("file", "A Python file")], "Where the model is")
         self.torchvision, self.file = TorchvisionPage(), FilePage()
         self.pages = QStackedWidget()
@@ -73,38 +70,34 @@ class ImportDialog(Dialog):
         self.state = label("", "label", "text3", wrap=True)
         for page in (self.torchvision, self.file):
             self.pages.addWidget(page)
-            page.changed.connect(self._look)
+            page.changed.connect(self._ask_ready)
             page.asked.connect(self.start)
         self.body.addWidget(self.choice)
         self.body.addSpacing(2)
         self.body.addWidget(self.pages, 1)
         self.body.addWidget(self.weights_entry)
         self.body.addWidget(self.state)
-        self.cancel_button = self.add_button("Cancel")
-        self.cancel_button.clicked.connect(self.reject)
+        self.stop_button = self.add_button("Cancel")
+        self.stop_button.clicked.connect(self.reject)
         self.import_button = self.add_button("Import", "primary", default=True)
         self.import_button.clicked.connect(self.start)
         self.choice.changed.connect(self._turn)
-        self._timer = QTimer(self, interval=LOOK, timeout=self._tell)
         room = parent.height() if parent is not None else 800
         self.setMinimumSize(520, 480)
         self.resize(640, min(660, max(room - 60, 480)))
-        self._child: Child | None = Child(listing=not _listed)  # torch is there when somebody presses Import
+        self._spare = spare
+        self._child: Child | None = spare.take(listing=not _listed)  # torch is there when somebody presses Import
         if _listed:
             self.torchvision.show_models(_listed)
         else:
             background.ask(KEY, self._child.models, on_answer=self._listed, on_error=self._not_listed)
         self.finished.connect(self._leave)
         self.torchvision.search.setFocus()
-        self._look()
+        self._ask_ready()
 
     @property
     def page(self) -> TorchvisionPage | FilePage:
         return self.torchvision if self.choice.value() == "torchvision" else self.file
-
-    @property
-    def running(self) -> bool:
-        return self._importer is not None
 
     def choose_file(self, path: Path) -> None:
         """Come to the front with a file."""
@@ -114,28 +107,30 @@ class ImportDialog(Dialog):
     def _turn(self, key: str) -> None:
         self.pages.setCurrentWidget(self.page)
         (self.torchvision.search if key == "torchvision" else self.file.path).setFocus()
-        self._look()
+        self._ask_ready()
 
     def _leave(self, _result: int) -> None:
         self._background.forget(KEY)
-        if self._child is not None:
-            self._child.close()
-            self._child = None
+        child, self._child = self._child, None
+        if child is not None and not _listed:  # somebody waits for its list, and nobody wants it any more
+            child.close()
+        else:
+            self._spare.keep(child)
 
     def _listed(self, models: tuple[Known, ...]) -> None:
         global _listed
         _listed = models
         self.torchvision.show_models(models)
-        self._look()
+        self._ask_ready()
 
     def _not_listed(self, failure: Failure) -> None:
         words = "Install a torchvision that fits your torch, or import a model of a Python file."
         self.torchvision.show_failure(f"torchvision cannot be imported: {failure.error}. {words}")
-        self._look()
+        self._ask_ready()
 
     # --- What stands in the way
 
-    def _look(self) -> None:
+    def _ask_ready(self) -> None:
         """Say what is missing, and let Import be pressed when nothing is."""
         if self.running or self._read is not None:
             return
@@ -176,39 +171,29 @@ class ImportDialog(Dialog):
         dialog.open()
 
     def _begin(self, wanted: Wanted) -> None:
-        self._wanted, self._began = wanted, time.monotonic()
-        self._importer, self._child = Importer(wanted, self._lay_out, self._child, self), None
-        self._importer.ended.connect(self._ended, Qt.ConnectionType.QueuedConnection)
+        self._wanted = wanted
+        child, self._child = self._child, None
         self._enable(False)
-        self._tell()
-        self._importer.start()
-        self._timer.start()
+        self.begin(partial(import_model, wanted, self._lay_out, child))
 
     def _enable(self, on: bool) -> None:
         for part in self.form:
             part.setEnabled(on)
         self.import_button.setEnabled(on)
-        self.cancel_button.setEnabled(True)
-        self.cancel_button.setText("Cancel" if on else "Stop")
+        self.stop_button.setEnabled(True)
+        self.stop_button.setText("Cancel" if on else "Stop")
 
-    def _tell(self) -> None:
-        """What goes on, and for how long."""
-        if self._importer is not None:
-            words = "Stopping" if self._importer.cancelled else self._importer.progress or "Starting"
-            self._say(f"{words} …  {time.monotonic() - self._began:.0f} s", "text2")
+    def told(self, words: str) -> None:
+        self._say(words, "text2")
 
-    def _ended(self, answer: Project | Failure) -> None:
-        importer, wanted = self._importer, self._wanted
-        assert importer is not None and wanted is not None
-        self._timer.stop()
-        importer.wait()
-        self._importer = None
-        importer.deleteLater()
+    def answered(self, answer: Project | Failure, cancelled: bool) -> None:
+        wanted = self._wanted
+        assert wanted is not None
         self._enable(True)
-        self._look()
-        if importer.cancelled or isinstance(answer, Failure):
-            self._child = Child()
-        if importer.cancelled:
+        self._ask_ready()
+        if cancelled or isinstance(answer, Failure):
+            self._child = self._spare.take()
+        if cancelled:
             self._say("Stopped. Your project is as it was.")
         elif isinstance(answer, Failure):
             self._refuse(answer)
@@ -250,19 +235,3 @@ class ImportDialog(Dialog):
             self._say("Nothing was imported.", "error")
         else:
             self._say(told, "error")
-
-    def reject(self) -> None:
-        """Close; while something is being imported, stop that first, and stay."""
-        if self._importer is None:
-            super().reject()
-            return
-        self._importer.cancel()
-        self.cancel_button.setEnabled(False)
-        self._tell()
-
-    def closeEvent(self, event: QCloseEvent) -> None:
-        if self.running:
-            event.ignore()
-            self.reject()
-        else:
-            super().closeEvent(event)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import time
+from functools import partial
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QCloseEvent
 from PySide6.QtWidgets import QGridLayout, QLayout, QProgressBar, QVBoxLayout, QWidget
 
 from app.background import Failure
-from app.views.dialogs.base import Dialog
-from app.views.proving import Proofs, Prover, ToProve
+from app.views.dialogs.working import WorkingDialog
+from app.views.proving import Proofs, ToProve, prove
 from app.views.widgets.painting import Glyph, label, set_property
 
-LOOK = 100  # ms between two looks at the progress
 WIDE = 48  # letters of a figure that fit beside the other columns
 COLUMNS = ("Compared", "Mode", "Precision", "Tensors", "Largest relative difference")
 MEANS = (
@@ -23,7 +21,7 @@ MEANS = (
 DIFFERS = "Do not rely on these files: what was certified is not what is on the canvas. Export them anew."
 
 
-class ProofsDialog(Dialog):
+class ProofsDialog(WorkingDialog):
     """Proves at once when it is shown. `proved(Proofs)` comes when it is done, also when something does not pass."""
 
     proved = Signal(object)
@@ -37,7 +35,6 @@ class ProofsDialog(Dialog):
         self.finished.connect(self.deleteLater)
         # Wrapped labels ask for the height that they would need in a dialog narrower than it can be.
         self.layout().setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)
-        self._began = time.monotonic()
         self.bar = QProgressBar()
         self.bar.setRange(0, 0)
         self.bar.setTextVisible(False)
@@ -49,35 +46,19 @@ class ProofsDialog(Dialog):
         self.body.addWidget(self.bar)
         self.body.addWidget(self.state)
         self.body.addStretch(1)
-        self.close_button = self.add_button("Cancel")
-        self.close_button.clicked.connect(self.reject)
-        self._timer = QTimer(self, interval=LOOK, timeout=self._look)
-        self._prover: Prover | None = Prover(wanted)
-        self._prover.ended.connect(self._ended, Qt.ConnectionType.QueuedConnection)
-        self._look()
-        self._prover.start()
-        self._timer.start()
+        self.stop_button = self.add_button("Cancel")
+        self.stop_button.clicked.connect(self.reject)
+        self.begin(partial(prove, wanted))
 
-    @property
-    def running(self) -> bool:
-        return self._prover is not None
+    def told(self, words: str) -> None:
+        self.state.setText(words)
 
-    def _look(self) -> None:
-        """What goes on, and for how long."""
-        if self._prover is not None:
-            words = "Stopping" if self._prover.cancelled else self._prover.progress or "Starting"
-            self.state.setText(f"{words} …  {time.monotonic() - self._began:.0f} s")
-
-    def _ended(self, answer: Proofs | Failure) -> None:
-        prover, self._prover = self._prover, None
-        assert prover is not None
-        self._timer.stop()
-        prover.wait()
+    def answered(self, answer: Proofs | Failure, cancelled: bool) -> None:
         self.bar.hide()
-        self.close_button.setText("Close")
-        self.close_button.setEnabled(True)
-        if prover.cancelled:
-            super().reject()
+        self.stop_button.setText("Close")
+        self.stop_button.setEnabled(True)
+        if cancelled:
+            self.reject()
         elif isinstance(answer, Failure):
             self.heading.setText("The export is not complete")
             self.state.setText(str(answer.error))
@@ -134,19 +115,3 @@ class ProofsDialog(Dialog):
                 grid.addWidget(label(words, "label", tone), row, column, Qt.AlignmentFlag.AlignTop)
             grid.addWidget(label(check.figure, "label", tone, wrap=len(check.figure) > WIDE), row, len(COLUMNS) - 1)
         return grid
-
-    def reject(self) -> None:
-        """Close; while something is being made, stop that first."""
-        if self._prover is None:
-            super().reject()
-            return
-        self._prover.cancel()
-        self.close_button.setEnabled(False)
-        self._look()
-
-    def closeEvent(self, event: QCloseEvent) -> None:
-        if self.running:
-            event.ignore()
-            self.reject()
-        else:
-            super().closeEvent(event)
