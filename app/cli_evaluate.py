@@ -72,12 +72,12 @@ def run(options: argparse.Namespace) -> int:
 
 def lines(found: Evaluation) -> list[str]:
     """The figures for a person."""
-    from app.training.scores import SCORES
+    from app.training.scores import label_of
 
     told = [f"{found.weights} on {found.count:,} {found.part} samples", f"loss {found.loss:.4f}"]
     if found.accuracy is not None:
         told.append(f"accuracy {found.accuracy:.2%}")
-    told += [f"{SCORES[name].label} {value:.4f}" for name, value in found.metrics]
+    told += [f"{label_of(name)} {value:.4f}" for name, value in found.metrics]
     if found.augment:
         told.append(f"classes by the mean of {found.views} views of a picture ({' and '.join(found.augment)})")
     rows = found.class_rows()

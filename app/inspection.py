@@ -42,25 +42,26 @@ def capture_batch(
     StartError for start weights that cannot be used.
     """
     from app.autograd.capture import capture_source
-    from app.training.metrics import Task
     from app.training.start import initial_weights
+    from app.training.tasks import prepared, task_of
 
     if weights is None and job.training.start is not None:
         weights = partial(initial_weights, job.source, job.training.seed, job.training.start)
-    data = _dataset(job.data, job.data_root, key_of(job.data))
+    data = prepared(job, _dataset(job.data, job.data_root, key_of(job.data)))
     inputs, ids = data.batch(batch)
-    task = Task(job.training.loss.name, len(data.info.classes), data.info.task)
+    task = task_of(job, data.info)
+    several: Any = task.loss_module()
     targets = task.targets(ids)
     return capture_source(
         job.source,
         inputs,
-        targets,
-        job.training.loss,
+        getattr(targets, "parts", targets),
+        several or job.training.loss,
         job.training.seed,
         state_dict=weights() if weights else None,
         train=train,
         labels=labels,
-        ready=task.ready,
+        ready=None if several is not None else task.ready,
     )
 
 

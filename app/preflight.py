@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from app import several_outputs
 from app.builder.blocks import with_blocks
 from app.builder.catalog import catalog
 from app.builder.checks import ACTIVATIONS, SOFTMAXES, plain_name
@@ -49,7 +50,7 @@ def problems(project: Project, analysis: Analysis) -> tuple[Problem, ...]:
         *_choices(project),
         *_data(project, source),
         *_inputs(project.graph, source),
-        *_outputs(project.graph, analysis, source),
+        *outputs(project, analysis, source),
         *_learning(project.graph, analysis),
         *_training(project, analysis),
         *knob_problems(project, analysis, training_count(project.data), source),
@@ -78,22 +79,29 @@ def fit(project: Project, analysis: Analysis) -> Fit | None:
     gives = "×".join(map(str, ("N", *source.shape)))
     labels = "×".join(map(str, ("N", *wanted_output(source))))
     what = {CLASSES: "a value for each class", VALUES: "the values to predict", TOKENS: "a value for each token"}
+    wants = f"the loss wants {labels}: {what[source.task]}"
+    if project.training.losses:
+        wants = "each output has a loss of its own"
     shape, dtype = inputs[0].params.get("shape") or (), inputs[0].params.get("dtype", DType("float32"))
     kind = analysis.output_type()
+    ends = several_outputs.outputs_of(project, analysis)
+    given = ", ".join(f"{end.name} {end.type or '?'}" for end in ends) if len(ends) > 1 else ""
     return Fit(
-        f"{gives} {source.dtype}, and the loss wants {labels}: {what[source.task]}.",
-        f"{'×'.join(map(str, ('N', *shape)))} {dtype.name}, and it gives {kind or 'nothing yet'}.",
-        (*_inputs(project.graph, source), *_outputs(project.graph, analysis, source)),
+        f"{gives} {source.dtype}, and {wants}.",
+        f"{'×'.join(map(str, ('N', *shape)))} {dtype.name}, and it gives {given or kind or 'nothing yet'}.",
+        (*_inputs(project.graph, source), *outputs(project, analysis, source)),
     )
 
 
 def _data(project: Project, source: SourceSpec) -> list[Problem]:
     """What could not be read, and a loss that is of another kind than the data."""
-    found, loss = [], project.training.loss.name
+    found, loss, several = [], project.training.loss.name, bool(project.training.losses)
     if source.bad and project.data.bad == "stop":
         more = f" and {len(source.bad) - 3:,} more" if len(source.bad) > 3 else ""
         reason = f"{'; '.join(source.bad[:3])}{more}. Mend the data, or have them skipped (Training, Data)."
         found.append(Problem("error", None, f"{len(source.bad):,} samples of {source.label} cannot be read", reason))
+    if several:
+        return found
     if source.task == VALUES and LOSSES.get(loss) == CLASS_IDS:
         reason = f"{source.label} gives values to predict. Choose a loss of values under Training, such as MSELoss."
         cure = Cure("Use MSELoss", (SetTraining("", "loss", Choice("MSELoss")),))
@@ -129,7 +137,7 @@ def _training(project: Project, analysis: Analysis) -> list[Problem]:
         samples = min(samples, settings.batch_size)
     elif samples is not None and project.data.drop_last and samples > settings.batch_size:
         samples -= samples % settings.batch_size
-    return training(analysis, ops, settings.loss.name, settings.batch_size, samples)
+    return training(analysis, ops, "" if settings.losses else settings.loss.name, settings.batch_size, samples)
 
 
 def job(project: Project, analysis: Analysis, data_root: str | None = None) -> Job:
@@ -139,8 +147,9 @@ def job(project: Project, analysis: Analysis, data_root: str | None = None) -> J
 
 def _choices(project: Project) -> list[Problem]:
     found = []
+    own = tuple(("loss", row.loss.name, tuple(LOSSES)) for row in project.training.losses)
     for what, name, names in (
-        ("loss", project.training.loss.name, tuple(LOSSES)),
+        *(own or (("loss", project.training.loss.name, tuple(LOSSES)),)),
         ("optimizer", project.training.optimizer.name, OPTIMIZERS),
     ):
         if name not in names:
@@ -169,11 +178,16 @@ def _inputs(graph: Graph, source: SourceSpec) -> list[Problem]:
     return [Problem("error", node.id, f"{node.name} does not take what the data give", reason, cures=(cure,))]
 
 
+def outputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[Problem]:
+    """What the losses have against what comes out of the net."""
+    if project.training.losses:
+        return several_outputs.problems(project, analysis, source)
+    found = several_outputs.without_losses(project, analysis, source)
+    return [found] if found is not None else _outputs(project.graph, analysis, source)
+
+
 def _outputs(graph: Graph, analysis: Analysis, source: SourceSpec) -> list[Problem]:
     outputs = [node for node in graph.nodes.values() if node.op == "output"]
-    if len(outputs) > 1:
-        reason = f"The loss compares one tensor with the classes. Remove all outputs but one of the {len(outputs)}."
-        return [Problem("error", outputs[1].id, "The loss takes one output", reason)]
     if outputs and (special := _special_output(outputs[0])):
         return [special]
     kind = analysis.output_type()

@@ -67,7 +67,7 @@ def take(qtbot: QtBot, parent: QWidget, text: str) -> None:
 def test_every_field_of_the_config_has_its_place(form: TrainingForm) -> None:
     shown = {name for section in form.knobs for name in section.names}
     shown |= {"optimizer", "loss", "schedule", "start"}  # sections of their own; weights are loaded from a file
-    shown |= {"metrics"}  # chosen beside the loss
+    shown |= {"metrics", "losses"}  # chosen beside the loss
     assert shown >= {field.name for field in fields(TrainingConfig)}
 
 

@@ -119,7 +119,7 @@ def new_record(project: Project, number: int, began: str, parent: Parent | None 
     options = ", ".join(f"{name}={value}" for name, value in training.optimizer.params.items())
     optimizer = training.optimizer.name + (f", {options}" if options else "")
     return Record(
-        VERSION, number, began, optimizer, training.loss.name, training.device, training.epochs, project.name,
+        VERSION, number, began, optimizer, training.loss_name, training.device, training.epochs, project.name,
         parent=parent,
     )  # fmt: skip
 

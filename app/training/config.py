@@ -116,3 +116,8 @@ class TrainingConfig:
     threads: int = 0
     metrics: tuple[str, ...] = ()
     losses: tuple[OutputLoss, ...] = ()
+
+    @property
+    def loss_name(self) -> str:
+        """The loss as a person knows it; of several outputs those of all."""
+        return " + ".join(row.loss.name for row in self.losses) or self.loss.name

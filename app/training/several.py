@@ -31,6 +31,8 @@ class SeveralLosses(nn.Module):
     the net does not give now, as it may in evaluation, is left out. `parts` are the losses of the last batch by output.
     """
 
+    whole = True  # it takes all that the net gives
+
     def __init__(
         self, forms: Sequence[Mapping[Any, str]], rows: Sequence[tuple[str, str, nn.Module, float, int, bool]]
     ) -> None:

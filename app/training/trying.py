@@ -137,7 +137,9 @@ def survey(evaluator: Evaluator, weights: str) -> Survey:
     axes = [0] if len(shape) == 1 else [0, *range(2, inputs.ndim)]
     values = inputs.float()
     spec = spec_of(job.data)
-    unit = data.info.task == CLASSES and reading(job.training.loss.name) != PLAIN
+    losses = job.training.losses
+    loss = losses[0].loss if losses else job.training.loss
+    unit = data.info.task == CLASSES and reading(loss.name) != PLAIN
     return Survey(
         shape, tuple(data.info.classes), values.amin(axes).numpy(), values.amax(axes).numpy(),
         values.mean(axes).numpy(), spec.columns, unit, weights,

@@ -13,6 +13,7 @@ from app.views.training import figures, series
 from app.views.training.axis import Scale
 from app.views.training.card import Card, Entry
 from app.views.training.evaluation_curves import ScoreCurves, has_accuracy
+from app.views.training.loss_parts import LossParts
 from app.views.training.overlays import Overlays, accuracies, smoothed_loss
 from app.views.training.plot import Curve, Dots, StepPlot
 from app.views.training.readout import Row
@@ -102,6 +103,7 @@ class LossChart(Chart):
         self._validation = Curve(self.plot, 1, 1.5)
         self._dots = Dots(self.plot, 1)
         self.others = Overlays(self.plot, smoothed_loss)
+        self.parts = LossParts(self.plot)
         self._smoother = Smoother(0.9)
         self._name = ""
         self._log = True
@@ -158,7 +160,8 @@ class LossChart(Chart):
         self._validation.setData(epoch_x, shown[2])
         self._dots.set_points(epoch_x, shown[2])
         others = self.others.redraw(self.scale.mode, self._smoother.weight, self._level)
-        self._fit(np.concatenate([shown[0], shown[2][self._window(epoch_x)], *others]))
+        parts = self.parts.redraw(self.history, self.scale, self._smoother.weight, self._level)
+        self._fit(np.concatenate([shown[0], shown[2][self._window(epoch_x)], *others, *parts]))
         self._mark_epochs()
         self._say_scale()
 
@@ -189,6 +192,7 @@ class LossChart(Chart):
         if row is not None and not np.isnan(self.history.epochs["val_loss"][row]):
             value = figures.figure(float(self.history.epochs["val_loss"][row]))
             entries.append(Entry("validation", value, 1, "dots", "val"))
+        entries += self.parts.entries(self.history, index)
         return [*entries, *self.others.entries()] if index is None else entries
 
     def rows(self, index: int) -> Sequence[Row]:

@@ -12,13 +12,15 @@ from app.data.spec import SourceSpec
 from app.views.widgets import ChoiceField
 from app.views.widgets.painting import label
 
-INPUT, TARGET, LEFT_OUT = "input", "target", "–"
+INPUT, TARGET, ALSO, LEFT_OUT = "input", "target", "target too", "–"
 AUTO, NUMBER, KIND = "auto", "number", "kinds"
 MOST = 60  # lines; a table of more columns is chosen by hand in the project's file
 
 
 class ColumnsTable(QWidget):
-    """A line a column. `edited(options)` gives the options `inputs`, `target`, `categories` and `numbers` anew."""
+    """A line a column. `edited(options)` gives the options `inputs`, `target`, `more_targets`, `categories` and
+    `numbers` anew.
+    """
 
     edited = Signal(object)
 
@@ -44,7 +46,8 @@ class ColumnsTable(QWidget):
         target = options["target"] or names[-1]
         taken = options["inputs"] or {column.partition("=")[0] for column in spec.columns}
         for name in names:
-            self.roles[name].set_value(TARGET if name == target else INPUT if name in taken else LEFT_OUT)
+            other = ALSO if name in options["more_targets"] else INPUT if name in taken else LEFT_OUT
+            self.roles[name].set_value(TARGET if name == target else other)
             chosen = NUMBER if name in options["numbers"] else KIND if name in options["categories"] else AUTO
             self.kinds[name].set_value(chosen)
             self.kinds[name].setEnabled(name != target)
@@ -59,7 +62,7 @@ class ColumnsTable(QWidget):
         for column, text in enumerate(("column", "is", "taken as")):
             self._grid.addWidget(label(text, "caption", "text3"), 0, column)
         for line, name in enumerate(names, 1):
-            self.roles[name] = ChoiceField((INPUT, TARGET, LEFT_OUT))
+            self.roles[name] = ChoiceField((INPUT, TARGET, ALSO, LEFT_OUT))
             self.kinds[name] = ChoiceField((AUTO, NUMBER, KIND))
             self.roles[name].setAccessibleName(f"What the column {name} is for")
             self.kinds[name].setAccessibleName(f"What the column {name} is taken as")
@@ -88,6 +91,7 @@ class ColumnsTable(QWidget):
             {
                 "inputs": tuple(name for name, role in roles.items() if role == INPUT),
                 "target": next(name for name, role in roles.items() if role == TARGET),
+                "more_targets": tuple(name for name, role in roles.items() if role == ALSO),
                 "categories": tuple(name for name, kind in kinds.items() if kind == KIND),
                 "numbers": tuple(name for name, kind in kinds.items() if kind == NUMBER),
             }

@@ -139,9 +139,7 @@ class Curves(QWidget):
 
     def set_run(self, run: Run) -> None:
         """Show one run's history, with the names that its job has."""
-        losses = run.job.training.losses
-        several = f"sum of {len(losses)} losses" if len(losses) > 1 else losses[0].loss.name if losses else ""
-        self.loss.set_loss_name(several or run.job.training.loss.name)
+        self.loss.set_loss_name(run.job.training.loss_name)
         self.set_history(run.history, run.job.source)
 
     def set_history(self, history: History | None, source: Source | None = None) -> None:

@@ -271,7 +271,9 @@ class DataSection(Section):
 
     def set_path(self, path: str) -> None:
         """Take another file or folder; what was chosen of the columns of another is let go."""
-        kept = self._config.options.without("inputs", "target", "categories", "numbers", "labels")
+        kept = self._config.options.without(
+            "inputs", "target", "more_targets", "categories", "numbers", "labels"
+        )
         self.chosen.emit(replace(self._config, path=path, options=kept), f"Read {Path(path).name}", None)
 
     def _choose_columns(self, options: dict[str, Any]) -> None:

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QScrollArea, QVBoxLayout, QWidget
 
-from app import preflight
+from app import preflight, several_outputs
 from app.background import Background
 from app.data.config import DataConfig
+from app.data.sources import DataError, spec_of
 from app.document import Document
 from app.net_paths import layers_of
 from app.project import Project
 from app.source import Source
 from app.training import choices
-from app.training.choices import LOSSES, OPTIMIZERS
+from app.training.choices import OPTIMIZERS
 from app.training.config import TrainingConfig
 from app.training.job import Job, JobError, check_numbers
 from app.views.inspector.form import ParamForm
@@ -31,6 +32,7 @@ from app.views.training.folding import Folding
 from app.views.training.groups_section import GroupsSection
 from app.views.training.knob_section import KnobSection
 from app.views.training.live_rate import LiveRate
+from app.views.training.losses_section import LossSection
 from app.views.training.path_list import PathList
 from app.views.training.schedule_section import ScheduleSection, length_of
 from app.views.widgets import Banner, Button, ChoiceField
@@ -129,7 +131,7 @@ class TrainingForm(QWidget):
         self._banner = QWidget()
         self.data = DataSection()
         self.run = RunSection()
-        self.loss = ChoiceSection("Loss", tuple(LOSSES), choices.loss_params, choices.check_loss, background)
+        self.loss = LossSection(background)
         self.optimizer = ChoiceSection(
             "Optimizer", OPTIMIZERS, choices.optimizer_params, choices.check_optimizer, background
         )
@@ -164,6 +166,7 @@ class TrainingForm(QWidget):
         self.data.facts_changed.connect(lambda: self.metrics.set_data(self._document.project.data))
         self.optimizer.chosen.connect(lambda choice, merge: self._set_training("optimizer", choice, merge))
         self.loss.chosen.connect(lambda choice, merge: self._set_training("loss", choice, merge))
+        self.loss.rows_made.connect(lambda rows, words, merge: self._apply("losses", rows, words, merge))
         self.schedule.made.connect(lambda value, words, merge: self._apply("schedule", value, words, merge))
         for section, text, key in (
             (self.run, "Dry run on made data", "dry-run"), (self.optimizer, "Find a learning rate…", "find-rate")
@@ -224,9 +227,21 @@ class TrainingForm(QWidget):
         self.data.fit.show_fit(preflight.fit(self._document.project, analysis))
         if not analysis.source.modules:  # a net that is not sound has no text
             return
+        self._show_outputs(analysis)
         layers = layers_of(self._document.project, analysis)
         self.groups.set_layers(layers)
         self.speed.recompute.set_layers(layers)
+
+    def _show_outputs(self, analysis: Analysis) -> None:
+        """What the net gives, held against what the data have to compare with."""
+        project = self._document.project
+        try:
+            source = spec_of(project.data)
+        except DataError:
+            return
+        if source.is_read:
+            rows, targets = several_outputs.suggested(project, analysis, source), several_outputs.targets_of(source)
+            self.loss.set_outputs(rows, targets, len(rows) > 1 or len(source.known_targets) > 1)
 
     def set_data_root(self, root: Path) -> None:
         """The folder of downloaded data."""
@@ -274,7 +289,7 @@ class TrainingForm(QWidget):
             section.show_config(training)
         self.device.set_value(training.device)
         self.optimizer.show_choice(training.optimizer)
-        self.loss.show_choice(training.loss)
+        self.loss.show_config(training)
         self.schedule.show_config(training, length_of(training, project.data))
 
     def _replaced(self, project: Project) -> None:

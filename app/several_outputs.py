@@ -1,0 +1,156 @@
+"""A net with several outputs against data with one target or several: what each output is compared with.
+
+Beside `preflight`, which asks the one output of a net that has no more. Imports no torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from app.builder.graph import Node
+from app.builder.problems import Cure, Problem, SetTraining
+from app.builder.value_types import TensorType
+from app.data.spec import CLASSES, VALUES, SourceSpec, TargetInfo
+from app.project import Project
+from app.training.choices import CLASS_IDS, LOSSES
+from app.training.config import INPUT, Choice, OutputLoss
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+
+AUXILIARY = 0.3  # the weight of GoogLeNet's auxiliary heads (Szegedy et al. 2014)
+
+
+@dataclass(frozen=True)
+class Output:
+    """An output of the net: its name in the code, its node, its type if it is known, and whether it always comes."""
+
+    name: str
+    node: Node
+    type: TensorType | None
+    always: bool
+
+
+def outputs_of(project: Project, analysis: Analysis) -> tuple[Output, ...]:
+    """The outputs in the order of the code; nothing while the net has none."""
+    nodes = [node for node in project.graph.nodes.values() if node.op == "output"]
+    ends = {end.name: end for end in analysis.source.ends}
+    found = []
+    for node in nodes:
+        edges = project.graph.into(node.id)
+        value = analysis.values.get((edges[0].source, edges[0].output)) if edges else None
+        name = node.name if node.name in ends or len(nodes) != 1 or not ends else next(iter(ends))
+        kind = value if isinstance(value, TensorType) else None
+        found.append(Output(name, node, kind, str(node.params.get("when", "always")) == "always"))
+    order = {name: place for place, name in enumerate(ends)}
+    return tuple(sorted(found, key=lambda one: order.get(one.name, len(order))))
+
+
+def targets_of(source: SourceSpec) -> tuple[TargetInfo, ...]:
+    """What an output can be compared with: the data's targets, and the input itself."""
+    return (*source.known_targets, TargetInfo(INPUT, VALUES, (), source.shape))
+
+
+def wanted(target: TargetInfo) -> tuple[int, ...]:
+    """What an output is to be for a sample, without the batch."""
+    return target.label_shape if target.task == VALUES else (*target.label_shape, len(target.classes))
+
+
+def usual_loss(target: TargetInfo, given: Choice) -> Choice:
+    """A loss that fits a target: the one that was there, if it does."""
+    ids = LOSSES.get(given.name) == CLASS_IDS
+    if target.task == VALUES:
+        return Choice("MSELoss") if ids else given
+    return given if ids else Choice("CrossEntropyLoss")
+
+
+def suggested(project: Project, analysis: Analysis, source: SourceSpec) -> tuple[OutputLoss, ...]:
+    """A loss for every output: each with the target of its shape, those that always come first.
+
+    Several outputs of one target are a head and its auxiliary ones, which count less.
+    """
+    outputs = sorted(outputs_of(project, analysis), key=lambda one: not one.always)
+    targets, used, rows = targets_of(source), set(), []
+    for output in outputs:
+        fits = [t for t in targets if output.type is not None and tuple(output.type.shape[1:]) == wanted(t)]
+        fits = fits or list(targets[:1])
+        target = next((t for t in fits if t.name == output.name), None)
+        target = target or next((t for t in fits if t.name not in used), fits[0])
+        weight = AUXILIARY if target.name in used else 1.0
+        used.add(target.name)
+        rows.append(OutputLoss(output.name, usual_loss(target, project.training.loss), weight, target.name))
+    return tuple(rows)
+
+
+def without_losses(project: Project, analysis: Analysis, source: SourceSpec) -> Problem | None:
+    """Several outputs, or several targets, and nobody said which is compared with which."""
+    outputs = [node for node in project.graph.nodes.values() if node.op == "output"]
+    targets = source.known_targets
+    if len(outputs) <= 1 and len(targets) <= 1:
+        return None
+    rows = suggested(project, analysis, source)
+    cures = (Cure("Give each output a loss", (SetTraining("", "losses", rows),)),) if rows else ()
+    if len(outputs) > 1:
+        reason = f"The net has {len(outputs)} outputs. Say under Training, Loss, what each is compared with."
+        return Problem("error", outputs[1].id, "One loss takes one output", reason, cures=cures)
+    names = ", ".join(target.name for target in targets)
+    reason = f"{source.label} gives {names}. Say under Training, Loss, which the output is compared with."
+    node = outputs[0].id if outputs else None
+    return Problem("error", node, "The loss compares with one target", reason, cures=cures)
+
+
+def problems(project: Project, analysis: Analysis, source: SourceSpec) -> list[Problem]:
+    """What the losses of the outputs have against net and data."""
+    outputs = {output.name: output for output in outputs_of(project, analysis)}
+    targets = {target.name: target for target in targets_of(source)}
+    rows, found = project.training.losses, []
+    again = Cure("Give each output a loss", (SetTraining("", "losses", suggested(project, analysis, source)),))
+    for row in rows:
+        output = outputs.get(row.output)
+        target = targets.get(row.target) or (source.known_targets[0] if not row.target else None)
+        if output is None:
+            reason = f"It has: {', '.join(outputs) or 'none'}. Set the losses anew under Training, Loss."
+            found.append(Problem("error", None, f"The net has no output {row.output}", reason, cures=(again,)))
+        elif target is None:
+            named = ", ".join(name for name in targets if name not in (INPUT, ""))
+            reason = f"{source.label} has: {named or 'one, without a name'}."
+            message = f"There is no target {row.target} for {row.output}"
+            found.append(Problem("error", output.node.id, message, reason, cures=(again,)))
+        else:
+            found += _against(row, output, target)
+    if rows and (first := outputs.get(rows[0].output)) is not None and not first.always:
+        reason = "Accuracy and metrics are those of the first loss. Put one first whose output always comes back."
+        message = f"{first.name} comes back in one mode alone"
+        found.append(Problem("error", first.node.id, message, reason, cures=(again,)))
+    if project.data.class_weights:
+        reason = "The outputs have losses of their own. Take the class weights away under Training, Data."
+        found.append(Problem("error", None, "Class weights are for one loss", reason))
+    if project.training.mixup:
+        reason = "Set mixup to 0 under Training, or give the net one output."
+        cure = Cure("Set mixup to 0", (SetTraining("", "mixup", 0.0),))
+        found.append(Problem("error", None, "mixup mixes the targets of one loss", reason, cures=(cure,)))
+    return found
+
+
+def _against(row: OutputLoss, output: Output, target: TargetInfo) -> list[Problem]:
+    """What one loss has against its output and its target."""
+    if target.task == VALUES and LOSSES.get(row.loss.name) == CLASS_IDS:
+        reason = f"{words(target.name)} has values to predict. Choose a loss of values, such as MSELoss."
+        return [Problem("error", output.node.id, f"{row.loss.name} of {row.output} compares with classes", reason)]
+    shape = wanted(target)
+    more = target.task == CLASSES and LOSSES.get(row.loss.name) == CLASS_IDS
+    if output.type is None:
+        return []
+    have = tuple(output.type.shape[1:])
+    enough = more and len(have) == 1 and isinstance(have[0], int) and have[0] >= shape[0]
+    if have == shape or enough:
+        return []
+    given = "×".join(map(str, ("N", *shape)))
+    reason = f"Its loss compares it with {words(target.name)} and wants {given}."
+    return [Problem("error", output.node.id, f"{output.name} is {output.type}", reason)]
+
+
+def words(target: str) -> str:
+    """What a target is called where a person reads it."""
+    return "the input itself" if target == INPUT else target or "the target"
