@@ -18,7 +18,7 @@ from app.builder.value_types import TensorType, TupleType, ValueType
 from app.frozen import FrozenMap
 from app.source import Source, load_class
 
-INT64 = DType("int64")
+INT64, COMPLEX = DType("int64"), DType("complex64")
 Row = tuple[str, str, Mapping[str, Any]]
 
 # One sample for an op whose starting parameters do not take a picture of (3, 8, 8).
@@ -41,7 +41,8 @@ _SAMPLED: dict[tuple[int, ...], str] = {
     (8, 8, 8): """
         nn.GroupNorm nn.PixelShuffle nn.ChannelShuffle F.pixel_shuffle F.glu torch.chunk torch.split
     """,
-    (12, 16): "nn.Fold",
+    (12, 16): "nn.Fold F.fold",
+    (4, 2): "torch.view_as_complex",
     (9,): "nn.Linear F.linear",
     (4, 16): "Tensor.view torch.reshape",
     (5, 6): "torch.permute torch.transpose",
@@ -67,6 +68,7 @@ DTYPES: dict[tuple[str, str], DType] = {
     ("torch.index_select", "index"): INT64,
     ("torch.where", "condition"): DType("bool"),
     ("torch.masked_fill", "mask"): DType("bool"),
+    **{(f"torch.{name}", "input"): COMPLEX for name in ("view_as_real", "imag", "conj", "fft.irfft")},
 }
 
 

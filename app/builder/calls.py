@@ -134,7 +134,7 @@ def _free_tensor(spec: OpSpec, params: FrozenMap[str, Any]) -> Ran | Failed:
     try:
         tensor = free_tensors.made(spec.key, params)
         if str(tensor.dtype) != "torch.float32":  # meta tensors pass where no CPU knows how
-            small = {"shape": (1,) * len(params["shape"])} if "shape" in params else {}
+            small = {"shape": (1,) * len(params["shape"])} if "shape" in params and spec.key != "packed" else {}
             free_tensors.made(spec.key, params.update(small), "cpu")
         if spec.kind == "parameter" and params.get("requires_grad", True):
             tensor = torch.nn.Parameter(tensor)

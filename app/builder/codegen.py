@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from app.builder import custom
+from app.builder import custom, packed
 from app.builder.class_args import OWNING, BlockClass, block_classes
 from app.builder.class_code import ClassWriter
 from app.builder.expressions import expressions
@@ -36,6 +36,8 @@ def generate(walk: Plan, results: Mapping[str, StepResult], graph: Graph, name: 
         one.imported = imported
     writers = [ClassWriter(one, by_block) for one in made]
     text = [*_imports(parts), *custom.import_lines(imported)]
+    if any(spec.key == "packed" for spec in specs):
+        text = [*packed.IMPORTS, "", *text, "", "", *packed.FUNCTION.split("\n")]
     classes: dict[str, ClassText] = {}
     for writer in writers:
         text += ["", ""]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from app.builder import dimension_functions as functions
 from app.builder import dimension_layers as layers
 from app.builder import dimension_shapes as shapes
+from app.builder import dimension_spectra as spectra
 from app.builder import dimension_values as values
 from app.builder import dimension_windows as windows
 from app.builder.catalog import Catalog, OpSpec
@@ -318,6 +319,7 @@ _RULES: tuple[tuple[str, Rule], ...] = (
     (r"torch\.(matmul|bmm|mm)|operator\.matmul", shapes.matmul),
     (r"operator\.(add|sub|mul|truediv|pow|floordiv|mod)", shapes.elementwise),
     (r"torch\.(add|sub|mul|div|maximum|minimum|where|eq|ne|lt|gt|le|ge|logical_\w+|masked_fill)", shapes.elementwise),
+    (r"torch\.(complex|polar)", shapes.elementwise),
     (r"nn\.Bilinear", layers.linear),
     (r"nn\.(LSTM|GRU|RNN)Cell", layers.cell),
     (r"nn\.EmbeddingBag", layers.bags),
@@ -329,12 +331,12 @@ _RULES: tuple[tuple[str, Rule], ...] = (
     (r"nn\.Upsampl\w+|F\.interpolate", layers.upsampled),
     (r"nn\.MaxUnpool[123]d", windows.unpooling),
     (r"nn\.FractionalMaxPool[23]d", windows.fractional),
-    (r"nn\.Unfold", windows.unfolding),
-    (r"nn\.Fold", windows.folding),
+    (r"nn\.Unfold|F\.unfold", windows.unfolding),
+    (r"nn\.Fold|F\.fold", windows.folding),
     (r"nn\.(CosineSimilarity|PairwiseDistance)", functions.compared),
     (r"torch\.gather", functions.gather),
     (r"F\.batch_norm|torch\.scatter", functions.same),
-    (r"parameter|buffer|torch\.(zeros|ones|full)|Tensor\.new_\w+", values.made),
+    (r"parameter|buffer|packed|torch\.(zeros|ones|full)|Tensor\.new_\w+", values.made),
     (r"constant", values.constant),
     (r"torch\.arange", values.counting),
     (r"torch\.linspace", values.steps),
@@ -342,7 +344,10 @@ _RULES: tuple[tuple[str, Rule], ...] = (
     (r"torch\.index_select", values.index_select),
     (r"operator\.getitem", values.item),
     (r"Tensor\.(type_as|float|long|requires_grad_)|torch\.(tril|triu)|operator\.neg|unpack", functions.same),
-    (r"operator\.setitem", functions.same),
+    (r"operator\.setitem|torch\.(real|imag|angle|conj)|torch\.fft\.i?fftshift", functions.same),
+    (r"torch\.fft\.\w+", spectra.transformed),
+    (r"torch\.view_as_real", spectra.as_pairs),
+    (r"torch\.view_as_complex", spectra.of_pairs),
     (r"nn\.(Identity|ChannelShuffle)", functions.same),
     (r"(torch|Tensor)\.(roll|flip|sort|\w+_like|to|contiguous|clone|detach)", functions.same),
     (r"(torch|Tensor)\.(movedim|moveaxis)", functions.movedim),

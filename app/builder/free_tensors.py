@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from app.builder import packed
 from app.builder.literals import DType, to_code
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 FILLS = ("zeros", "ones", "full", "normal", "uniform", "eye")
 # What makes no sense for what learns.
-BUFFER_FILLS = (*FILLS, "arange")
+BUFFER_FILLS = (*FILLS, "arange", "tril", "triu")
 _DEFAULTS: dict[str, Any] = {"fill": "zeros", "value": 1.0, "std": 1.0, "low": 0.0, "high": 1.0}
 
 
@@ -34,6 +35,10 @@ def expression(key: str, params: Mapping[str, Any], texts: Mapping[str, str] | N
         dtype = params.get("dtype")
         more = f", dtype={to_code(dtype)}" if dtype is not None else ""
         return f"torch.tensor({_brackets(params['value']) if 'value' in params else '...'}{more})"
+
+    if key == "packed":
+        rest = f"{to_code(_dtype(params))}, {to_code(params.get('shape', ...))}"
+        return packed.in_source(str(params.get("values", "")), rest)
 
     def text(name: str) -> str:
         return texts.get(name) or to_code(params.get(name, _DEFAULTS.get(name)))
@@ -63,6 +68,8 @@ def expression(key: str, params: Mapping[str, Any], texts: Mapping[str, str] | N
         plain = all(item.isdigit() for item in items)
         count = str(math.prod(map(int, items))) if plain else " * ".join(map(in_brackets, items))
         return f"torch.arange({count}{more}).view({sizes})"
+    if fill in ("tril", "triu"):
+        return f"torch.ones({sizes}{more}).{fill}()"
     return f"torch.{fill}({sizes}{more})"
 
 
@@ -101,6 +108,8 @@ def made(key: str, params: Mapping[str, Any], device: str = "meta") -> Tensor:
         return torch.tensor(params["value"], dtype=dtype, device=device)
     shape, fill = tuple(params["shape"]), params.get("fill", "zeros")
     where: dict[str, Any] = {"dtype": getattr(torch, _dtype(params).name), "device": device}
+    if key == "packed":
+        return packed.unpacked(params["values"], where["dtype"], shape, device)
     value = {name: params.get(name, default) for name, default in _DEFAULTS.items()}
     if fill == "normal":
         return torch.randn(shape, **chance, **where) * value["std"]
@@ -116,4 +125,8 @@ def made(key: str, params: Mapping[str, Any], device: str = "meta") -> Tensor:
         return torch.eye(*shape, **where)
     if fill == "arange":
         return torch.arange(math.prod(shape), **where).view(shape)
+    if fill in ("tril", "triu"):
+        if len(shape) < 2:
+            raise ValueError(f"{fill} wants a shape of two sizes or more, not {shape}")
+        return getattr(torch.ones(shape, **where), fill)()
     return (torch.ones if fill == "ones" else torch.zeros)(shape, **where)

@@ -77,7 +77,8 @@ def _read(key: str, category: str) -> OpSpec:
         return _output_spec()
     if key in ops_values.SPECS:
         return ops_values.SPECS[key]
-    root, name = key.split(".")
+    root, _, name = key.partition(".")
+    name = name.rpartition(".")[2]
     target = _target(key)
     inputs, params = (_from_schema if key in ops.SCHEMAS else _from_signature)(key, find(target))
     inputs, params = _with_operands(key, inputs, params)
@@ -96,12 +97,12 @@ def _read(key: str, category: str) -> OpSpec:
 
 
 def _target(key: str) -> str:
-    root, name = key.split(".")
+    root, _, name = key.partition(".")
     return f"{_ROOTS.get(root, root)}.{name}"
 
 
 def _input_spec() -> OpSpec:
-    dtypes = tuple(name for name in DTYPES if name.startswith(("float", "int", "uint", "bool")))
+    dtypes = tuple(name for name in DTYPES if not name.startswith("bfloat"))
     return OpSpec(
         key="input",
         kind="input",
@@ -327,7 +328,7 @@ def documentation(key: str) -> Documentation:
         return Documentation(*custom.documentation(key), FrozenMap())
     if key not in dict(ops.OPS):
         raise KeyError(key)
-    root, name = key.split(".")
+    root, _, name = key.partition(".")
     text = inspect.cleandoc(find(_target(key)).__doc__ or "")
     if root == "operator":
         summary = f"Elementwise {_OPERATORS[name]}, with broadcasting; of two numbers the number."

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 # What the source itself uses.
-SCAFFOLD = frozenset({"self", "torch", "nn", "F", "Net", "super", "forward"})
+SCAFFOLD = frozenset({"self", "torch", "nn", "F", "Net", "super", "forward", "unpacked", "base64", "zlib"})
 
 
 @cache

@@ -30,7 +30,7 @@ def _functions(category: str) -> tuple[tuple[str, str], ...]:
 
 
 OPS: tuple[tuple[str, str], ...] = (
-    *_rows("io", "input output parameter buffer constant number"),
+    *_rows("io", "input output parameter buffer constant packed number"),
     *_rows("conv", """
         nn.Conv2d nn.Conv1d nn.Conv3d nn.ConvTranspose2d nn.ConvTranspose1d nn.ConvTranspose3d nn.Unfold nn.Fold
     """),

@@ -7,7 +7,7 @@ from typing import Any
 from app.builder.literals import DType
 
 FUNCTIONS: dict[str, str] = {
-    "conv": "F.conv2d F.conv1d F.conv3d",
+    "conv": "F.conv2d F.conv1d F.conv3d F.unfold F.fold",
     "linear": "F.linear",
     "act": """
         F.relu F.relu6 F.leaky_relu F.elu F.selu F.gelu F.silu F.mish F.hardswish F.hardtanh F.softplus F.logsigmoid
@@ -29,13 +29,16 @@ FUNCTIONS: dict[str, str] = {
         Tensor.dim Tensor.numel tuple unpack
         Tensor.to Tensor.type_as Tensor.float Tensor.long Tensor.contiguous torch.clone torch.detach
         Tensor.requires_grad_
+        torch.fft.fft torch.fft.ifft torch.fft.rfft torch.fft.irfft torch.fft.fft2 torch.fft.ifft2 torch.fft.rfft2
+        torch.fft.irfft2 torch.fft.fftn torch.fft.ifftn torch.fft.rfftn torch.fft.irfftn torch.fft.fftshift
+        torch.fft.ifftshift torch.view_as_real torch.view_as_complex torch.real torch.imag torch.angle torch.conj
     """,
     "drop": "F.dropout",
     "merge": """
         operator.add operator.sub operator.mul operator.truediv operator.floordiv operator.mod operator.pow
         operator.neg torch.maximum torch.minimum torch.matmul torch.bmm
         torch.einsum torch.cat torch.stack torch.eq torch.ne torch.lt torch.le torch.gt torch.ge torch.logical_and
-        torch.logical_or torch.logical_not torch.where torch.masked_fill
+        torch.logical_or torch.logical_not torch.where torch.masked_fill torch.complex torch.polar
     """,
     "seq": "F.scaled_dot_product_attention F.embedding F.one_hot torch.gather torch.scatter",
 }
@@ -53,9 +56,13 @@ _PLAIN = """
     torch.floor torch.ceil torch.round torch.zeros torch.ones torch.full torch.linspace torch.eye
     F.conv1d F.conv2d F.conv3d F.linear
     torch.erf torch.log1p torch.expm1 torch.exp2 torch.log2 torch.randn_like torch.rand_like
+    torch.view_as_real torch.view_as_complex torch.real torch.imag torch.angle torch.conj torch.complex torch.polar
 """
+_TRANSFORMS = tuple(f"{inverse}{kind}{over}" for kind in ("fft", "rfft") for over in ("", "2", "n")
+                    for inverse in ("", "i"))  # fmt: skip
 SCHEMAS: dict[str, str] = {
     **{key: f"aten.{key.partition('.')[2]}.default" for key in _PLAIN.split()},
+    **{f"torch.fft.{name}": f"aten.fft_{name}.default" for name in (*_TRANSFORMS, "fftshift", "ifftshift")},
     **{f"torch.{name}": f"aten.{name}.Tensor" for name in ("eq", "ne", "lt", "le", "gt", "ge")},
     "operator.add": "aten.add.Tensor",
     "operator.sub": "aten.sub.Tensor",
@@ -144,6 +151,14 @@ PARAMS: dict[tuple[str, str], dict[str, Any]] = {
     ("F.log_softmax", "dtype"): {"kind": "dtype"},
     ("F.gelu", "approximate"): {"kind": "choice", "choices": ("none", "tanh")},
     ("F.max_pool2d", "kernel_size"): {"start": 2},
+    **{(f"torch.fft.{name}", "norm"): {"kind": "choice", "choices": ("backward", "ortho", "forward"), "optional": True}
+       for name in _TRANSFORMS},
+    **{(f"F.{name}", part): {"count": 2} for name in ("fold", "unfold")
+       for part in ("dilation", "padding", "stride")},
+    ("F.unfold", "kernel_size"): {"count": 2},
+    ("F.fold", "kernel_size"): {"start": 2, "count": 2},
+    ("F.fold", "stride"): {"start": 2, "count": 2},
+    ("F.fold", "output_size"): {"start": (8, 8), "count": 2},
     ("F.avg_pool2d", "padding"): {"count": 2, "default": 0},
     ("F.avg_pool2d", "kernel_size"): {"start": 2, "count": 2},
     ("F.avg_pool2d", "stride"): {"count": 2, "default": None, "optional": True},

@@ -37,6 +37,10 @@ SPECS: dict[str, OpSpec] = {
             Param("value", "tensor", required=True, start=(1.0, 2.0)),
             Param("dtype", "dtype", optional=True),
             Param("persistent", "bool", default=True))),
+        _spec("packed", "buffer", "io", "Packed values", inputs=(), params=(
+            Param("values", "packed", required=True, start="c-muNXs~BsU~m8c1cLzp"),
+            Param("shape", "ints", required=True, count=0, minimum=0, start=(2,)),
+            Param("dtype", "dtype", default=_FLOAT32), Param("persistent", "bool", default=True))),
         _spec("parameter", "parameter", "io", "Parameter", stem="param", inputs=(), params=(
             _SHAPE, Param("fill", "choice", default="zeros", choices=FILLS), *_FILLED,
             Param("dtype", "dtype", default=_FLOAT32), Param("requires_grad", "bool", default=True))),
@@ -145,6 +149,16 @@ WORDS: dict[str, tuple[str, str, dict[str, str]]] = {
         {
             "value": "Numbers in brackets, rows of one length: [[1, 2], [3, 4]].",
             "dtype": "Type of the values; None takes it from them, int64 for whole numbers.",
+            "persistent": "Whether it stands in the state_dict.",
+        },
+    ),
+    "packed": (
+        "A tensor of many values, such as a table of places, kept as a compressed text.",
+        "It is kept as a buffer. A model that is imported brings it; it is looked at rather than typed.",
+        {
+            "values": "The bytes of the tensor, compressed by zlib and written in base 85.",
+            "shape": "Its sizes.",
+            "dtype": "Type of the values.",
             "persistent": "Whether it stands in the state_dict.",
         },
     ),

@@ -13,6 +13,7 @@ from app.builder.catalog import OpSpec, Param
 from app.builder.expressions import Expr, ExpressionError
 from app.builder.graph import Node
 from app.builder.literals import AUTO, DEEPEST, DTYPES, DType, Slice, index_code
+from app.builder.packed import is_packed
 
 LARGEST = 2**31 - 1
 LONGEST = 1000  # letters of a text
@@ -149,6 +150,11 @@ def _check_str(param: Param, value: Any) -> None:
         raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
 
 
+def _check_packed(param: Param, value: Any) -> None:
+    if type(value) is not str or not is_packed(value):
+        raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
+
+
 def _check_value(param: Param, value: Any, depth: int = 0) -> None:
     if type(value) is tuple and depth < DEEPEST - 1 and len(value) <= 64:
         for item in value:
@@ -171,6 +177,7 @@ _CHECKS = {
     "dtype": _check_dtype,
     "equation": _check_equation,
     "str": _check_str,
+    "packed": _check_packed,
     "value": _check_value,
 }
 
@@ -187,6 +194,7 @@ def wants(param: Param) -> str:
         "ints": f"wants {'' if param.count == 0 and param.required else 'a whole number or '}{several}"
         + (f", or {words}" if words else ""),
         "str": "wants a text",
+        "packed": "wants the bytes of a tensor in base 85",
         "value": "wants a number, a truth value, a text or several of them with commas between",
         "equation": "wants letters for dimensions, such as bij,bjk->bik",
         "number": "wants a number" + ("" if param.minimum is not None else " or True or False"),
@@ -208,7 +216,7 @@ def parse_param(param: Param, text: str) -> Any:
     stripped = text.strip()
     if param.auto and stripped.lower() in ("", "auto"):
         return AUTO
-    if param.kind == "str" and not (param.optional and stripped == "None"):
+    if param.kind in ("str", "packed") and not (param.optional and stripped == "None"):
         check_param(param, text)
         return text
     if stripped in (param.choices or (DTYPES if param.kind == "dtype" else ())):

@@ -76,6 +76,8 @@ def why_not(statement: Statement | None, text: str, line: int) -> str:
             return ""
         case ast.FunctionDef(name="__init__"):
             return "Arguments come from the parameters that the block exposes, and from what differs at its instances"
+        case _ if statement.number < 0:
+            return "This reads the values that stand packed in the text; they are looked at on the canvas"
         case ast.FunctionDef():
             return "The arguments of forward are the inputs of the drawing: rename them there"
         case ast.Expr(value=ast.Constant(value=str())):

@@ -122,6 +122,9 @@ class _Drawing:
         """Say of tensors of several names that they are one. Raises TraceError where a drawing cannot."""
         buffers = {name for name, _ in self.model.named_buffers(remove_duplicate=False)}
         for path, names in tied(self.model):
+            owners = [self.model.get_submodule(parent(name)) for name in names]
+            if buffers.issuperset(names) and not any(map(self.whole, owners)):
+                continue  # nobody changes them, so that two with the same values are as good
             if not ways.covers(path) and (buffers.intersection(names) or not tie(root, names, path)):
                 why = f"{names[0]} and {names[-1]} are one tensor, and a drawing has each by one name"
                 raise TraceError(f"{path or type(self.model).__name__} cannot be followed: {why}", path, why, False)

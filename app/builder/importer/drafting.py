@@ -12,14 +12,13 @@ from torch.utils._pytree import tree_unflatten
 from app.builder import ops
 from app.builder.catalog import Catalog, OpSpec
 from app.builder.importer.binding import BATCH_NORM, Binder, Bound, Unbound, literal_of, signature_of
+from app.builder.importer.constants import constant_params
 from app.builder.importer.drafts import Draft, DraftError, DraftNode, Source
 from app.builder.importer.frames import Frame
 from app.builder.importer.modules import described
 from app.builder.importer.running import port_name
 from app.builder.importer.tracing import Tracer
 from app.builder.literals import DType
-
-LARGEST_CONSTANT = 4096
 
 
 class Drafter:
@@ -154,11 +153,8 @@ class _Sheet:
         """A tensor whose values must stand in the source."""
         if tensor.device.type == "meta":
             raise Unbound("it reads a tensor past nn.Module, so that it is not known whose it is")
-        if tensor.numel() > LARGEST_CONSTANT or tensor.dtype.is_complex:
-            raise Unbound(f"a constant tensor of {tensor.numel()} values ({name}) is too large to stand in source")
-        params = {"value": _nested(tensor.tolist()), "dtype": DType(str(tensor.dtype).removeprefix("torch.")),
-                  "persistent": persistent}  # fmt: skip
-        self.places[node] = (self._add("constant", name, params).id, 0)
+        op, params = constant_params(tensor, name)
+        self.places[node] = (self._add(op, name, {**params, "persistent": persistent}).id, 0)
 
     def _layer(self, node: fx.Node) -> None:
         path = str(node.target)
@@ -355,7 +351,3 @@ def tensor_params(tensor: torch.Tensor) -> dict[str, Any]:
     if isinstance(tensor, nn.Parameter) and not tensor.requires_grad:
         params["requires_grad"] = False
     return params
-
-
-def _nested(value: Any) -> Any:
-    return tuple(map(_nested, value)) if isinstance(value, list) else value

@@ -218,6 +218,10 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "baddbmm": _product_added, "div": _divided, "cumsum": _cumsum, "to": _to, "diff": _diff, "where": _where_method,
     "min": functools.partial(_of_two, torch.minimum), "max": functools.partial(_of_two, torch.maximum),
 }  # fmt: skip
+_ATTRIBUTES: dict[str, Callable[..., Any]] = {
+    "real": torch.real, "imag": torch.imag, "mT": lambda x: x.transpose(-2, -1),
+    "T": lambda x: x.permute(*reversed(range(_rank(x)))),
+}  # fmt: skip
 # These are among the ops; only some ways of calling them are not.
 _PARTLY = {torch.div: "rounding_mode", torch.cumsum: "dtype", "div": "rounding_mode", "cumsum": "dtype"}
 
@@ -228,6 +232,8 @@ def rewritten(kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, A
         return None
     if target in (operator.getitem, "__getitem__") and len(args) == 2:
         return _item(*args)
+    if target is getattr:
+        return _ATTRIBUTES[args[1]](args[0]) if args[1] in _ATTRIBUTES and isinstance(args[0], torch.Tensor) else None
     if target in (operator.add, operator.iadd):
         return _added(*args)
     if target in FACTORIES:

@@ -13,6 +13,7 @@ import operator
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -199,8 +200,7 @@ class Tracer(fx.Tracer):
             else:
                 items.append(leaf)
         for placeholder, leaf in changed:  # it changed what it was given
-            item = items[frame.outputs.index(leaf)]
-            self.changed(self.proxy(frame.outer[placeholder]), item)
+            self.changed(self.proxy(frame.outer[placeholder]), items[frame.outputs.index(leaf)])
         frame.extra = {number: items[number].node for number in range(len(items) - len(extra), len(items))}
         return frame, refilled(result, iter(items))
 
@@ -250,7 +250,7 @@ class Tracer(fx.Tracer):
             raise TraceError(f"{self._where()} cannot be followed: {error}", None, str(error)) from error
 
     def _written(self, kind: str, target: Any, args: tuple[Any, ...]) -> fx.Node:
-        made: fx.Node = self.create_proxy(kind, target, fx.map_arg(args, self.proxy), {}).node
+        made: fx.Node = self.create_proxy(kind, target, fx.map_arg(args, lambda one: self.proxy(one)), {}).node  # type: ignore[arg-type,return-value]
         return made
 
     def _known(self, leaf: Any) -> Any:
@@ -325,7 +325,7 @@ class Tracer(fx.Tracer):
         for one in moved:
             if self.values[node] is self.values[one]:
                 self.views.in_place[node] = one
-                self._told(lambda old=one: self.views.change(old, node))
+                self._told(partial(self.views.change, one, node))
 
     def _near(self) -> None:
         """Let a module that takes no tensor have one from outside, to make others where that one is."""
