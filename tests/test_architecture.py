@@ -52,7 +52,7 @@ ARROWS = {
     "cli_autograd": "cli snippet_child autograd model_import",
     "views": f"{GLUE} {PURE} import_child snippet_child model_import doctor",
     "model_import": "project builder",
-    "import_child": "model_import project project_file builder export remote.process",  # the process in which a model is read
+    "import_child": "model_import project project_file builder export remote.process",  # in which a model is read
     "snippet_child": "autograd drawing remote.process",  # the process in which a person's own lines run
     "run_output": "training",
     "document": PURE,
