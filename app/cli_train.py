@@ -144,7 +144,7 @@ def _watch(
     """Run the job to its end; returns what was recorded and the last event."""
     from app.remote.runs import train
     from app.runs import store
-    from app.training.events import Saved
+    from app.training.events import Saved, Started
     from app.training.history import History
 
     problem = recorder.begin()
@@ -154,6 +154,8 @@ def _watch(
         kept = None if problem else recorder.checkpoints
         for last in train(job, control, place, folder=kept, resume=resume):
             history.add(last)
+            if isinstance(last, Started) and last.changed:
+                print(f"tapedeck: {last.changed}", file=sys.stderr)
             recorder.take(last)
             # Where nobody asked for checkpoints the lines are those of the exported script.
             if not isinstance(last, Saved) or last.problem or job.training.save_every:

@@ -151,3 +151,17 @@ def test_the_learning_rate_can_be_changed_while_it_runs() -> None:
     rates = [event.rate for event in events if isinstance(event, StepDone)]
     assert rates[:5] == [0.001] * 5 and rates[5:20] == pytest.approx([0.1] * 15) and rates[20] == pytest.approx(0.01)
     assert [event for event in events if isinstance(event, RateSet)] == [RateSet(5, pytest.approx(0.1))]
+
+
+def test_other_threads_or_another_torch_are_said_where_a_run_goes_on(tmp_path: Path, monkeypatch) -> None:
+    import torch
+
+    from app.views.training.report import lines_of
+
+    weights(job(epochs=1, threads=1), folder=tmp_path)
+    same, other = (next(iter(train(job(epochs=2, threads=t), resume=tmp_path / checkpoint.LAST))) for t in (1, 2))
+    assert same.changed == "" and "with 2 threads instead of 1: its numbers may differ" in other.changed
+    assert other.changed in [line.text for line in lines_of(other) if line.tone == "warn"]
+    monkeypatch.setattr(torch, "__version__", "9.9.9")
+    newer = next(iter(train(job(epochs=2, threads=1), resume=tmp_path / checkpoint.LAST)))
+    assert "with PyTorch 9.9.9 instead of 2." in newer.changed

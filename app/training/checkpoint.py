@@ -59,12 +59,39 @@ def state_of(source: str, at: Position, shuffle: Generator, stepper: Stepper) ->
         "source": source,
         "shuffle": shuffle.get_state(),
         "generators": generators(),
+        "ran_on": ran_on(),
         **stepper.state(),
     }
 
 
-def go_on(path: Path, source: str, shuffle: Generator, stepper: Stepper) -> Position:
-    """Put a run where the checkpoint was taken. Raises CheckpointError for another net or other settings."""
+def ran_on() -> dict[str, Any]:
+    """What the numbers of a run hang on beside its settings; asked on the thread of the run."""
+    import torch
+
+    return {"torch": str(torch.__version__), "threads": torch.get_num_threads()}
+
+
+def changed(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """What is not as it was when a checkpoint was taken, "" if nothing.
+
+    >>> changed({"torch": "2.13.0", "threads": 2}, {"torch": "2.13.0", "threads": 8})
+    'It goes on with 8 threads instead of 2: its numbers may differ from those of a run that was never stopped.'
+    """
+    found = []
+    if before.get("torch", now["torch"]) != now["torch"]:
+        found.append(f"PyTorch {now['torch']} instead of {before['torch']}")
+    if before.get("threads", now["threads"]) != now["threads"]:
+        found.append(f"{now['threads']} thread{'s' * (now['threads'] > 1)} instead of {before['threads']}")
+    if not found:
+        return ""
+    return f"It goes on with {' and '.join(found)}: its numbers may differ from those of a run that was never stopped."
+
+
+def go_on(path: Path, source: str, shuffle: Generator, stepper: Stepper) -> tuple[Position, str]:
+    """Put a run where the checkpoint was taken; beside its position what has changed since, see `changed`.
+
+    Raises CheckpointError for another net or other settings.
+    """
     state = load(path)
     if state["source"] != source:
         raise CheckpointError(
@@ -81,7 +108,7 @@ def go_on(path: Path, source: str, shuffle: Generator, stepper: Stepper) -> Posi
     # In the midst of an epoch its order is drawn anew; after it, the next one's.
     shuffle.set_state(at.order if at.batch and at.order is not None else state["shuffle"])
     restore_generators(state["generators"])
-    return at
+    return at, changed(state.get("ran_on", {}), ran_on())
 
 
 def keep(folder: Path, name: str, state: dict[str, Any]) -> str:

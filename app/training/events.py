@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """`layers` are the paths of the modules that have trainable parameters, in the order of the gradient norms."""
+    """`layers` are the paths of the modules that have trainable parameters, in the order of the gradient norms.
+
+    `changed` warns of what differs from what the run was carried out on up to the checkpoint that it goes on from.
+    """
 
     device: str
     device_note: str | None
@@ -33,6 +36,7 @@ class Started:
     train_count: int
     validation_count: int
     resumed_at: int = 0  # the step that a checkpoint was taken after
+    changed: str = ""
 
 
 @dataclass(frozen=True, slots=True)

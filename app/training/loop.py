@@ -103,7 +103,7 @@ class _Run:
         self._losses: list[tuple[int, int, Tensor, int, float, float, Mapping[str, Tensor]]] = []
         self._watcher: Watcher | None = None
         self._origin = 0.0
-        self._note = ""
+        self._note = self._changed = ""
 
     def events(self, threads: int | None, resume: Path | None) -> Iterator[Event]:
         import torch
@@ -172,6 +172,7 @@ class _Run:
             data.info.train_count,
             data.info.validation_count,
             self.at.step,
+            self._changed,
         )
 
     @property
@@ -367,7 +368,7 @@ class _Run:
         return self._saver.close() if self._saver is not None else []
 
     def _restore(self, path: Path) -> None:
-        self.at = checkpoint.go_on(path, self.job.source.text, self._shuffle, self.stepper)
+        self.at, self._changed = checkpoint.go_on(path, self.job.source.text, self._shuffle, self.stepper)
 
     def _count_correct(self) -> None:
         """Take over what was counted on the device; reading it waits for that."""

@@ -72,6 +72,8 @@ def _started(event: Started) -> list[Line]:
     ]
     if event.device_note:
         lines.append(Line(event.device_note, "warn"))
+    if event.changed:
+        lines.append(Line(event.changed, "warn"))
     return lines
 
 
