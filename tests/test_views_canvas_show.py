@@ -24,7 +24,7 @@ from app.views.canvas.geometry import WIDEST, snapped
 from app.views.canvas.node_item import NodeItem, cells_of
 from app.views.canvas.search import found
 from app.views.canvas.spatial import RectIndex
-from app.views.canvas.summary import detail_line, summary_line
+from app.builder.summary import detail_line, summary_line
 from app.views.canvas.wire_item import ASSUMED, ERROR, NORMAL
 from app.views.selection import Selection
 

@@ -12,7 +12,7 @@ from app.builder.graph import Edge, Graph
 from app.builder.problems import Problem
 from app.frozen import FrozenMap
 from app.views.canvas.difference import differing
-from app.views.canvas.summary import compact, detail_line, has_detail, summary_line
+from app.builder.summary import compact, detail_line, has_detail, summary_line
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
