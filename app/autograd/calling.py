@@ -31,7 +31,8 @@ class _Taken(BaseException):
 
 @dataclass(frozen=True)
 class Called:
-    """`received` is what reached the node after hooks, by output number; `computed` is by slot, as the node gave it."""
+    """`received` is what reached the node after hooks, by output number; `computed` is what it gave, by slot: summed
+    down to shapes that were broadcast and cast, as the engine does it in the node's turn."""
 
     received: list[Tensor | None]
     computed: list[Tensor | None]
@@ -101,16 +102,6 @@ def _leaf(node: Any, arriving: list[Tensor | None], create_graph: bool) -> Calle
         started = time.perf_counter()
         (gradient,) = torch.autograd.grad([edge], [edge], [arriving[0]], create_graph=create_graph)
         return Called([gradient], [], time.perf_counter() - started)
-
-
-def fitted(gradient: Tensor, metadata: Any) -> Tensor:
-    """The gradient as the engine hands it on: summed down to the shape that was broadcast, real and cast as needed."""
-    shape = tuple(metadata.shape)
-    if not gradient.is_sparse and tuple(gradient.shape) != shape:
-        gradient = gradient.sum_to_size(shape)
-    if gradient.is_complex() and not metadata.dtype.is_complex:
-        gradient = torch.real(gradient)
-    return gradient if gradient.dtype == metadata.dtype else gradient.to(metadata.dtype)
 
 
 def zeros_like(metadata: Any) -> Tensor:

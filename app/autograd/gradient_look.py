@@ -22,12 +22,12 @@ LONGEST_SIDE = 512
 @dataclass(frozen=True)
 class Picture:
     """`data` is `height` rows of `width` bytes: 128 is 0, 1 and 255 are minus and plus the look's `absmax`, and 0 is a
-    value that is NaN or infinite. `every` says that of larger gradients every n-th row and column is shown."""
+    value that is NaN or infinite. Of larger gradients every n-th row and column is shown: `every` says which."""
 
     height: int
     width: int
     data: bytes
-    every: int = 1
+    every: tuple[int, int] = (1, 1)
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,8 @@ def _where(ndim: int, chosen: tuple[int, ...]) -> str:
 
 
 def _rows(corner: Tensor) -> tuple[tuple[str, ...], ...]:
+    if not corner.numel():
+        return ()
     values = corner.reshape(-1, corner.shape[-1])[:ROWS, :COLUMNS] if corner.ndim else corner.reshape(1, 1)
     return tuple(tuple(f"{value:.4g}" for value in row) for row in values.tolist())
 
@@ -103,12 +105,12 @@ def _rows(corner: Tensor) -> tuple[tuple[str, ...], ...]:
 def _pictures(shown: Tensor) -> tuple[Picture, ...]:
     planes = shown.reshape(1, -1) if shown.ndim < 2 else shown
     planes = planes[None] if planes.ndim == 2 else planes[:MOST_PICTURES]
-    every = max(1, -(-max(planes.shape[1:]) // LONGEST_SIDE))
-    planes = planes[:, ::every, ::every].float().cpu()
+    down, across = (-(-size // LONGEST_SIDE) for size in planes.shape[1:])
+    planes = planes[:, ::down, ::across].float().cpu()
     finite = planes.isfinite()
     largest = float(planes[finite].abs().max()) if bool(finite.any()) else 0.0
     # Divided first: the inverse of a very small gradient would be infinite.
     scaled = planes / largest if largest else torch.zeros_like(planes)
     levels = torch.where(finite, (scaled * 127).round() + 128, 0).to(torch.uint8)
     _, height, width = levels.shape
-    return tuple(Picture(height, width, plane.contiguous().numpy().tobytes(), every) for plane in levels)
+    return tuple(Picture(height, width, plane.contiguous().numpy().tobytes(), (down, across)) for plane in levels)

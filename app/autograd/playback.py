@@ -13,7 +13,7 @@ import torch
 
 from app import rng
 from app.autograd.arrived import Arrived, Flow, Slot, fan_in
-from app.autograd.calling import Called, call, fitted, forget_recomputed, is_custom, may_draw, own_grads
+from app.autograd.calling import Called, call, forget_recomputed, is_custom, may_draw, own_grads
 from app.autograd.edits import GradEdit, edited
 from app.autograd.gradient_look import GradientLook, look_at
 from app.autograd.live import LiveGraph
@@ -186,7 +186,7 @@ class Playback:
         return arrived.sum() if arrived else None
 
     def edge_gradient(self, source: int, slot: int) -> Tensor | None:
-        """What came over an edge, fitted to where it arrived; None if nothing has, or only the sum is kept."""
+        """What came over an edge; None if nothing has, or only the sum is kept."""
         edge = next((edge for edge in self.tape.outgoing.get(source, ()) if edge.slot == slot), None)
         arrived = self._flow.slots.get((edge.target, edge.output_nr)) if edge else None
         return arrived.part((source, slot)) if arrived else None
@@ -253,10 +253,7 @@ class Playback:
             for edge in self.tape.outgoing.get(number, ()):
                 gradient = called.computed[edge.slot]
                 if gradient is not None:
-                    metadata = self.graph.nodes[edge.target]._input_metadata[edge.output_nr]
-                    self._flow.arrive(
-                        (edge.target, edge.output_nr), (number, edge.slot), fitted(gradient, metadata), place
-                    )
+                    self._flow.arrive((edge.target, edge.output_nr), (number, edge.slot), gradient, place)
         if self.tape.nodes[number].is_leaf and called.received[0] is not None:
             self.leaf_gradients[number] = called.received[0]
         made = torch._C._autograd._get_sequence_nr() - before

@@ -99,8 +99,6 @@ class Recorder:
                         continue
                     what.append((place, edge.slot))
                     norms.append(norm_of(values_of(gradient)))
-                    if edge.shape is not None and gradient.shape != edge.shape:
-                        sums.add(edge.target)  # summed down on its way, so it arrives as something else
                 if place in sums:
                     for gradient in arrived:
                         if gradient is not None:

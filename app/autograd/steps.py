@@ -31,8 +31,8 @@ class GradStats:
 
 @dataclass(frozen=True)
 class EdgeGrad:
-    """The gradient that leaves node `source` by `slot`, as the node computed it: before it is summed down to the shape
-    that was broadcast, cast, and added to what other edges bring. `stats` is None where there is no gradient."""
+    """The gradient that leaves node `source` by `slot`: summed down to a shape that was broadcast and cast, which is
+    part of the node's turn, and not yet added to what other edges bring. `stats` is None where there is no gradient."""
 
     source: int
     slot: int
