@@ -114,10 +114,14 @@ def _room(window: MainWindow) -> None:
     from app.views.autograd.inspector import TapeInspector
     from app.views.autograd.room import AutogradRoom
     from app.views.autograd_control import AutogradControl
+    from app.views.snippet_control import SnippetControl, made_pages
 
     window.room, window.tape_inspector = AutogradRoom(), TapeInspector()
     window.inspectors.addWidget(window.tape_inspector)
-    window.centre.fill("autograd", window.room)
+    pages = made_pages(window.room)
+    window.centre.fill("autograd", pages)
+    window.snippets = SnippetControl(window, pages)
+    window.centre.add_corner(window.snippets.toggle)
     window.autograd_control = AutogradControl(
         window.room,
         window.document,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QFileSystemWatcher, QObject, QTimer, Signal
 from PySide6.QtWidgets import QFileDialog, QWidget
@@ -16,6 +17,9 @@ from app.project import Project
 from app.settings import Settings
 from app.trust import FILE, Trust
 from app.views.live_catalog import LiveCatalog
+
+if TYPE_CHECKING:
+    from app.views.dialogs.trust import TrustDialog
 
 FILTER = "Python file (*.py)"
 SETTLED = 150  # ms: who saves a file may write it in several steps
@@ -137,7 +141,9 @@ class LayersControl(QObject):
             dialog.finished.connect(dialog.deleteLater)
             dialog.open()
 
-    def look_at(self, path: Path, trusted: Callable[[], None]) -> None:
+    def look_at(
+        self, path: Path, trusted: Callable[[], None], dialog_of: Callable[..., TrustDialog] | None = None
+    ) -> None:
         """Show a file that is none of layers, such as one with a Dataset class; `trusted` is called once it may run."""
         from app.views.dialogs.trust import TrustDialog
 
@@ -146,7 +152,7 @@ class LayersControl(QObject):
             self.refused.emit(f"{path.name} cannot be read", read_file(path).problem)
             return
         before = self.trust.before(one.path)
-        dialog = TrustDialog(one, before.text if before else "", self._window)
+        dialog = (dialog_of or TrustDialog)(one, before.text if before else "", self._window)
         dialog.trusted.connect(self.let_run)
         dialog.trusted.connect(lambda _one: trusted())
         dialog.revoked.connect(self.stop_trusting)

@@ -87,6 +87,7 @@ def _file(window: MainWindow, actions: Actions) -> None:
     actions.add(menu, "save-weights", "Save &weights…", weights.ask_save)
     menu.addSeparator()
     actions.add(menu, "export", "&Export code and weights…", window.ask_export, "Ctrl+E", "export")
+    actions.add(menu, "export-drawing", "Export the dra&wing…", lambda: export_drawing(window), "Ctrl+Shift+E")
     menu.addSeparator()
     actions.add(menu, "quit", "&Quit", window.close, Key.Quit)
 
@@ -242,10 +243,16 @@ def _autograd(window: MainWindow, actions: Actions) -> None:
 
     def capture(train: bool) -> None:
         window.show_page("autograd")
+        window.snippets.show("net")
         window.autograd_control.capture(train)
+
+    def snippet() -> None:
+        window.show_page("autograd")
+        window.snippets.show("snippet")
 
     actions.add(menu, "capture", "&Capture one batch", lambda: capture(True), "Ctrl+Return", "autograd")
     actions.add(menu, "capture-eval", "Capture in &eval mode", lambda: capture(False))
+    actions.add(menu, "snippet", "&Snippet of PyTorch", snippet, "Ctrl+Shift+Return", "code")
 
 
 def _help(window: MainWindow, actions: Actions) -> None:

@@ -21,7 +21,7 @@ from app.views import icons
 from app.views.theme import ROLES, Theme, faded, font, mix, svg
 
 OP_HEIGHT, CHIP_ROW, CHIP_HEIGHT = 26.0, 22.0, 16.0
-LEAF_HEIGHT, FOLDED_LINE = 34.0, 17.0
+LEAF_HEIGHT, FOLDED_LINE, ROW = 34.0, 17.0, 14.0
 INSET = 10.0
 
 
@@ -98,13 +98,18 @@ class BoxFace:
         self.texts: list[Text] = []
         self.chips: list[tuple[QRectF, str, Text]] = []
         self.width = self.height = 0.0
-        {"op": self._op, "leaf": self._leaf, "folded": self._folded}[box.shape]()
+        {"op": self._op, "leaf": self._leaf, "folded": self._folded, "call": self._call}[box.shape]()
 
     def _op(self) -> None:
         title = Text(self.box.title, "label", INSET, OP_HEIGHT / 2)
         self.texts.append(title)
+        right = title.x + title.width
+        if self.box.subtitle:  # what a snippet calls the result
+            name = Text(self.box.subtitle, "section", right + 8, OP_HEIGHT / 2, "accent")
+            self.texts.append(name)
+            right = name.x + name.width
         row = self._chip_row(OP_HEIGHT - 1)
-        self.width = round(max(title.width + 2 * INSET, row))
+        self.width = round(max(right + INSET, row))
         self.height = OP_HEIGHT + (CHIP_ROW if self.chips else 0.0)
 
     def _chip_row(self, top: float) -> float:
@@ -117,6 +122,17 @@ class BoxFace:
             self.chips.append((QRectF(x, top, width, CHIP_HEIGHT), chip.kind, text))
             x += width + 4
         return x + 4
+
+    def _call(self) -> None:
+        title = Text(self.box.title, "section", INSET, OP_HEIGHT / 2)
+        words = [(self.box.subtitle, "text2"), *((line, "text3") for line in self.box.lines)]
+        below = [
+            Text(text, "axis", INSET, OP_HEIGHT - 2 + ROW * (row + 0.5), color)
+            for row, (text, color) in enumerate(word for word in words if word[0])
+        ]
+        self.texts += [title, *below]
+        self.width = round(max(text.width for text in self.texts) + 2 * INSET)
+        self.height = OP_HEIGHT + (ROW * len(below) + 4 if below else 0.0)
 
     def _leaf(self) -> None:
         name = Text(self.box.title, "section", 0, 11)
@@ -148,7 +164,7 @@ class BoxFace:
         """Paint with the top left corner at the painter's origin; without `detail` as a plain block."""
         box = self.box
         area = QRectF(0.5, 0.5, self.width - 1, self.height - 1)
-        radius = {"op": 5.0, "leaf": 9.0, "folded": 6.0}[box.shape]
+        radius = {"op": 5.0, "leaf": 9.0, "folded": 6.0, "call": 5.0}[box.shape]
         if not detail:
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(mix(theme.raised, theme.categories[box.category], 0.15 if box.shape == "leaf" else 0.45))
@@ -159,6 +175,9 @@ class BoxFace:
         painter.setPen(QPen(line, 1))
         painter.setBrush(theme.hover if state.hovered else theme.panel if box.shape == "leaf" else theme.raised)
         painter.drawRoundedRect(area, radius, radius)
+        if box.shape == "call":
+            painter.setPen(QPen(theme.categories[box.category], 3))
+            painter.drawLine(QPointF(1.5, 5), QPointF(1.5, self.height - 5))
         if box.shape == "folded":
             _header(painter, theme, box.category, area, radius, "chevron-right", state.hovered, vector)
         for rect, kind, text in self.chips:

@@ -1,0 +1,210 @@
+"""The two pages of the Autograd tab, "Net" and "Snippet", and the process in which a snippet runs."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QCoreApplication, QObject, QTimer
+from PySide6.QtWidgets import QFileDialog, QStackedWidget, QWidget
+
+from app import atomic, layer_files
+from app.autograd.snippets import Limits, Snippet, SnippetAnswer
+from app.background import Failure
+from app.snippet_child import Child
+from app.views.errand import Errand, Tell
+from app.views.widgets import Segmented
+
+if TYPE_CHECKING:
+    from app.views.autograd.snippet_page import SnippetPage
+    from app.views.main_window import MainWindow
+
+FILTER = "Python file (*.py)"
+LIMITS = Limits()
+LOOK = 100  # ms between two looks at what is printed
+NET, SNIPPET = "net", "snippet"
+
+
+class SnippetControl(QObject):
+    """Shows "Net" or "Snippet", and runs what stands there when the person says so.
+
+    A process waits while the page is in front, so that torch is there when Run is pressed; it knows nothing of the
+    text until then. A text that came out of a file waits for trust, as everything does that somebody else may have
+    written.
+    """
+
+    def __init__(self, window: MainWindow, pages: QStackedWidget) -> None:
+        super().__init__(window)
+        self._window, self._pages = window, pages
+        self._page: SnippetPage | None = None
+        self._child: Child | None = None
+        self._errand: Errand | None = None
+        self._stop = threading.Event()
+        self._poll = QTimer(self, interval=LOOK, timeout=self._look)
+        self.toggle = Segmented([(NET, "Net"), (SNIPPET, "Snippet")], "Graph of the net or of a snippet")
+        self.toggle.setToolTip("The graph of this project's net, or of a few lines of PyTorch")
+        self.toggle.changed.connect(self.show)
+        window.centre.shown.connect(lambda _key: self._centre_shown())
+        application = QCoreApplication.instance()
+        assert application is not None
+        application.aboutToQuit.connect(self.close)
+        self._centre_shown()
+
+    @property
+    def page(self) -> SnippetPage:
+        """The page "Snippet", made when it is first asked for."""
+        if self._page is None:
+            from app.views.autograd.snippet_page import SnippetPage
+
+            self._page = page = SnippetPage(LIMITS)
+            self._pages.addWidget(page)
+            page.runRequested.connect(self.run)
+            page.stopRequested.connect(self.stop)
+            page.openRequested.connect(self.choose_file)
+            page.saveRequested.connect(self.save)
+            page.lookRequested.connect(self._look_at_file)
+            page.detail.connect(self._inspect)
+            page.room.exportRequested.connect(self._window.autograd_control.choose_file)
+        return self._page
+
+    @property
+    def running(self) -> bool:
+        return self._errand is not None
+
+    # -- which page is in front ----------------------------------------------------------------------------------------
+
+    def show(self, key: str) -> None:
+        """Show the net's graph ("net") or the snippet's ("snippet")."""
+        self.toggle.set_value(key)
+        page = self.page if key == SNIPPET else self._window.room
+        self._pages.setCurrentWidget(page)
+        room = self.page.room if key == SNIPPET else self._window.room
+        self._window.tape_inspector.show_item(room.tape, room.item_of(room.scene.current_key()))
+        self._centre_shown()
+        if key == SNIPPET:
+            self.page.edit.setFocus()
+
+    def _centre_shown(self) -> None:
+        in_tab = self._window.centre.page == "autograd"
+        self.toggle.setVisible(in_tab)
+        if in_tab and self.toggle.value() == SNIPPET:
+            self._prepare()
+        else:
+            self._let_go()
+
+    def _inspect(self, item: object) -> None:
+        if self.toggle.value() == SNIPPET:
+            self._window.tape_inspector.show_item(self.page.room.tape, item)
+
+    def _prepare(self) -> None:
+        """Have a process with torch in it at hand."""
+        if self._child is None and not self.running:
+            try:
+                self._child = Child()
+            except OSError as error:
+                self._window.refuse("No process can be started for a snippet", str(error))
+
+    def _let_go(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            child.close()
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Run what stands in the editor, unless it came out of a file that nobody has looked at."""
+        if self.running:
+            return
+        if self.page.foreign is not None:
+            self._look_at_file()
+            return
+        self._prepare()
+        child, self._child = self._child, None
+        if child is None:
+            return
+        self._stop = threading.Event()
+        self._errand = errand = Errand(partial(_work, child, self.page.snippet(), self._stop))
+        errand.ended.connect(self._ended)
+        self.page.set_running(True)
+        self._poll.start()
+        errand.begin()
+
+    def stop(self) -> None:
+        """End the process of a snippet that runs."""
+        self._stop.set()
+
+    def _look(self) -> None:
+        if self._errand is not None and self._errand.progress:
+            self.page.show_output(self._errand.progress)
+
+    def _ended(self, answer: SnippetAnswer | Failure) -> None:
+        self._poll.stop()
+        self._errand = None
+        self.page.set_running(False)
+        if isinstance(answer, Failure):
+            answer = SnippetAnswer("died", f"The process of the snippet cannot be used: {answer.error}.")
+        self.page.set_answer(answer)
+        self._centre_shown()
+
+    def close(self) -> None:
+        """End what runs and what waits."""
+        self._stop.set()
+        self._let_go()
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def choose_file(self) -> None:
+        """Ask for a file to put into the editor."""
+        start = str(self._window.settings.export_folder)
+        name, _ = QFileDialog.getOpenFileName(self._window, "Open a snippet", start, FILTER)
+        if name:
+            self.open(Path(name))
+
+    def open(self, path: Path) -> None:
+        """Put the text of a file into the editor; it waits for trust if nobody has said that it may run."""
+        try:
+            text = path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            self._window.refuse(f"{path.name} cannot be opened", getattr(error, "strerror", None) or str(error))
+            return
+        self.show(SNIPPET)
+        self.page.load(text, path.name, None if layer_files.allowed(layer_files.digest(text)) else path)
+
+    def _look_at_file(self) -> None:
+        path = self.page.foreign
+        if path is not None:
+            from app.views.dialogs.trust_snippet import SnippetTrustDialog
+
+            self._window.layers.look_at(path, lambda: self.open(path), SnippetTrustDialog)
+
+    def save(self) -> None:
+        """Ask where to, then write the text as it stands."""
+        start = self._window.settings.export_folder / "snippet.py"
+        name, _ = QFileDialog.getSaveFileName(self._window, "Save the snippet", str(start), FILTER)
+        if not name:
+            return
+        path = Path(name) if Path(name).suffix else Path(name).with_suffix(".py")
+        try:
+            text = f"{self.page.edit.text()}\n"
+            atomic.write(path, lambda file: file.write_text(text, "utf-8"))
+        except OSError as error:
+            self._window.refuse(f"{path.name} was not written", error.strerror or str(error))
+            return
+        self._window.settings.export_folder = path.parent
+        self._window.say(f"Saved {path.name}", "It starts with torch, nn and F imported; in a file, import them.")
+
+
+def _work(child: Child, snippet: Snippet, stop: threading.Event, tell: Tell) -> SnippetAnswer:
+    try:
+        return child.run(snippet, LIMITS, stop.is_set, tell)
+    finally:
+        child.close()
+
+
+def made_pages(room: QWidget) -> QStackedWidget:
+    """The stack that the pages of the tab stand in, the net's in front."""
+    pages = QStackedWidget()
+    pages.addWidget(room)
+    return pages
