@@ -13,13 +13,14 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from app.builder.catalog import catalog
+from app.builder.blocks import with_blocks
+from app.builder.catalog import Catalog, catalog
 from app.project import Project
 
 if TYPE_CHECKING:
@@ -240,7 +241,8 @@ def project_of(
     model: nn.Module, inputs: tuple[ModelInput, ...], name: str, cancelled: Callable[[], bool] = lambda: False,
     own: OwnClasses | None = None,
 ) -> Project:  # fmt: skip
-    """The project that a live model becomes. `own` are the classes of the file that it is made in. Raises ImportFailed.
+    """The project that a live model becomes. `own` are the classes of the file that it is made in, and say that its
+    batch may be anywhere. Raises ImportFailed.
 
     The first line of its notes says where it comes from, and each further one what became of a part that was not
     followed call by call.
@@ -259,8 +261,34 @@ def project_of(
     shapes = ", ".join("×".join(map(str, one.shape)) for one in inputs)
     notes = "\n".join((f"Imported from {name} with an input of {shapes}.", *map(str, drawn.fallbacks)))
     files = (str(own.file.path),) if own is not None and drawn.opaque else ()
-    return Project(name=name, graph=drawn.graph, positions=drawn.positions, comments=drawn.comments,
-                   blocks=drawn.blocks, layer_files=files, notes=notes)  # fmt: skip
+    project = Project(name=name, graph=drawn.graph, positions=drawn.positions, comments=drawn.comments,
+                      blocks=drawn.blocks, layer_files=files, notes=notes)  # fmt: skip
+    return project if own is None else with_batch(project, inputs, own.with_these(catalog()))
+
+
+def with_batch(project: Project, inputs: tuple[ModelInput, ...], ops: Catalog) -> Project:
+    """The project with its inputs' batch where the shapes fit: in front, behind the first dimension, or nowhere.
+
+    As it is where nothing fits, or where it has no problem.
+    """
+    from app.builder.analysis import analyse
+
+    ops = with_blocks(ops, project.blocks)
+    if not analyse(project.graph, ops).errors:
+        return project
+    nodes = [node for node in project.graph.nodes.values() if node.op == "input"]
+    for place in (1, None):
+        changed = project.graph.nodes
+        for node, one in zip(nodes, inputs, strict=True):
+            sizes = one.shape if place is None else (one.shape[:place] + one.shape[place + 1 :])
+            changed = changed.set(node.id, replace(node, params=node.params.update({"shape": sizes, "batch": place})))
+        where = "There is no batch: sizes are those" if place is None else f"The batch is dimension {place}"
+        notes = f"{project.notes}\n{where} of what arrives."
+        other = replace(project, graph=replace(project.graph, nodes=changed), notes=notes)
+        found = analyse(other.graph, ops)
+        if not found.errors and (place is None or "N" in str(found.output_type())):  # a batch comes out again
+            return other
+    return project
 
 
 def remarks(project: Project) -> tuple[str, ...]:

@@ -167,6 +167,11 @@ def _inputs(graph: Graph, source: SourceSpec) -> list[Problem]:
     if not inputs:
         return []
     node = inputs[0]
+    if node.params.get("batch", 0) != 0:
+        reason = "Set it to 0, and put a torch.transpose behind the input where the net wants another order."
+        cure = Cure("Set batch to 0", (SetParam(node.id, "batch", 0),))
+        words = f"{source.label} has the batch in front, {node.name} does not"
+        return [Problem("error", node.id, words, reason, cures=(cure,))]
     shape, dtype = node.params.get("shape"), node.params.get("dtype", DType("float32"))
     if shape == source.shape and dtype == DType(source.dtype):
         return []

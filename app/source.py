@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class InputSpec:
-    """One argument of `forward`: `shape` is without the batch, `dtype` is torch's name for it ("float32").
+    """One argument of `forward`: `shape` is without the batch, which is dimension `batch` (None where there is none);
+    `dtype` is torch's name for it ("float32").
 
     Random samples lie between `low` and `high`, whole ones below `high`; None where nothing was said.
     """
@@ -32,6 +33,13 @@ class InputSpec:
     dtype: str = "float32"
     low: float | None = None
     high: float | None = None
+    batch: int | None = 0
+
+    def sizes(self, batch: int) -> tuple[int, ...]:
+        """The whole shape for so many samples."""
+        if self.batch is None:
+            return self.shape
+        return (*self.shape[: self.batch], batch, *self.shape[self.batch :])
 
 
 @dataclass(frozen=True)
@@ -172,7 +180,7 @@ def random_inputs(source: Source, batch: int) -> tuple[Tensor, ...]:
 
     Without one, floating point values are normally distributed and whole numbers are 0 or 1.
     """
-    return tuple(_drawn(spec, (batch, *spec.shape)) for spec in source.inputs)
+    return tuple(_drawn(spec, spec.sizes(batch)) for spec in source.inputs)
 
 
 def _drawn(spec: InputSpec, shape: tuple[int, ...]) -> Tensor:

@@ -63,7 +63,11 @@ def run(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[
         shape = tuple(params["shape"])
         if words := _wrong_range(params):
             return Failed(words)
-        return Ran((TensorType((Dim(1), *shape), params.get("dtype", DType("float32")).name),))
+        batch = params.get("batch", 0)
+        if batch is not None and batch > len(shape):
+            return Failed(f"batch is dimension {batch}, and shape has {len(shape)} sizes beside it")
+        sizes = shape if batch is None else (*shape[:batch], Dim(1), *shape[batch:])
+        return Ran((TensorType(sizes, params.get("dtype", DType("float32")).name),))
     if spec.key in ops.SAME and len(inputs) == 1:
         (value,) = inputs["input"]
         if isinstance(value, TensorType) and value.dtype == "float32" and value.strides is None:

@@ -151,4 +151,4 @@ def _input_spec(net: ClassWriter, step: Step) -> InputSpec:
     low, high = resolved.get("low"), resolved.get("high")
     shape = resolved.get("shape", ())
     sizes = shape if isinstance(shape, tuple) and not any(expressions(shape)) else ()  # no file has to keep to that
-    return InputSpec(net.inputs[step.id], sizes, dtype.name, low, high)
+    return InputSpec(net.inputs[step.id], sizes, dtype.name, low, high, resolved.get("batch", 0))

@@ -289,11 +289,15 @@ def _passed_by(call: Call) -> tuple[Told, ...]:
 def _input(call: Call) -> tuple[Told, ...]:
     n = Formula("N", (Symbol("N", "batch size", Dim(1)),))
     batch = Told(n, "N is the batch: as many samples as are given at once.")
-    sizes = call.params.get("shape") or ()
-    if (Dim(1), *sizes) != call.shape:  # an input of a block has the shape that an instance brings
+    sizes, place = call.params.get("shape") or (), call.params.get("batch", 0)
+    told = [set_by(f"shape[{i}]", size) for i, size in enumerate(sizes)]
+    if place is not None:
+        told.insert(place, batch)
+    arrives = tuple(one.formula.result for one in told if one.formula is not None)
+    if arrives != call.shape:  # an input of a block has the shape that an instance brings
         words = f"What arrives at {call.name} of the block."
         return tuple(set_by(f"dim {i} of what arrives", size, words) for i, size in enumerate(call.shape))
-    return (batch, *(set_by(f"shape[{i}]", size) for i, size in enumerate(sizes)))
+    return tuple(told)
 
 
 # What takes nothing and has a shape all the same.

@@ -115,6 +115,7 @@ def _input_spec() -> OpSpec:
             Param("dtype", "dtype", default=DType("float32"), choices=dtypes),
             Param("low", "number", optional=True),
             Param("high", "number", optional=True),
+            Param("batch", "int", default=0, optional=True, minimum=0),
         ),
     )
 
@@ -305,6 +306,7 @@ _OWN: dict[str, Documentation] = {
             dtype="Type of the values.",
             low="The smallest value, for samples that are drawn to try the network.",
             high="The largest value; of whole numbers the first that is too large, as for torch.randint.",
+            batch="Which dimension the batch is; None where there is none, and the shape is all.",
         ),
     ),
     "output": Documentation(

@@ -153,6 +153,7 @@ PARAMS: dict[tuple[str, str], dict[str, Any]] = {
     ("F.max_pool2d", "kernel_size"): {"start": 2},
     **{(f"torch.fft.{name}", "norm"): {"kind": "choice", "choices": ("backward", "ortho", "forward"), "optional": True}
        for name in _TRANSFORMS},
+    **{(f"torch.fft.{name}2", "dim"): {"start": (-2, -1)} for name in ("fft", "ifft", "rfft", "irfft")},
     **{(f"F.{name}", part): {"count": 2} for name in ("fold", "unfold")
        for part in ("dilation", "padding", "stride")},
     ("F.unfold", "kernel_size"): {"count": 2},

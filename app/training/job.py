@@ -157,6 +157,12 @@ def _check_shape(job: Job, data: DataInfo) -> None:
         names = ", ".join(each.name for each in inputs)
         raise JobError(f"The net has {len(inputs)} inputs ({names}), and {data.label} gives one. Remove the others.")
     (only,) = inputs
+    if only.batch != 0:
+        place = "no dimension" if only.batch is None else f"dimension {only.batch}"
+        raise JobError(
+            f"The batch is {place} of the input “{only.name}”, and {data.label} has it in front. Set batch to 0, and "
+            "put a torch.transpose behind the input."
+        )
     if only.shape != data.input_shape or only.dtype != data.dtype:
         raise JobError(
             f"The input “{only.name}” is {_shape(only.shape)} {only.dtype}, and {data.label} gives "

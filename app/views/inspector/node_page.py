@@ -284,7 +284,7 @@ class NodePage(TabDown):
         """Other sizes for an Input of the network; what arrives in a block is its instance's affair."""
         sheet, analysis = self._document.project, self._analysis
         known = analysis is not None and analysis.graph is sheet.graph and self._node_id in sheet.graph.nodes
-        if not known or not isinstance(sheet, Project) or self.node.op != "input":
+        if not known or not isinstance(sheet, Project) or self.node.op != "input" or self.node.params.get("batch", 0):
             self.sizes.show_input(None)
             return
         shape = tuple(self.node.params.get("shape") or ())
