@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from app.data.config import DataConfig
 from app.frozen import FrozenMap
+from app.rng import GENERATOR
 from app.training import checkpoint
 from app.training.config import Choice, Group, Schedule
 from app.training.control import Control
@@ -165,3 +167,23 @@ def test_other_threads_or_another_torch_are_said_where_a_run_goes_on(tmp_path: P
     monkeypatch.setattr(torch, "__version__", "9.9.9")
     newer = next(iter(train(job(epochs=2, threads=1), resume=tmp_path / checkpoint.LAST)))
     assert "with PyTorch 9.9.9 instead of 2." in newer.changed
+
+
+def test_nobody_has_the_generators_borrowed_while_they_are_put_back(tmp_path: Path, monkeypatch) -> None:
+    """Whoever had would put them back once more, as they were before, and the run would go on with other numbers."""
+    free: list[bool] = []
+
+    def borrow() -> None:
+        free.append(GENERATOR.acquire(blocking=False))
+
+    def watched(states: dict[str, Any]) -> None:
+        restore(states)
+        visitor = threading.Thread(target=borrow)
+        visitor.start()
+        visitor.join()
+
+    restore = checkpoint.restore_generators
+    stopped_after(job(SMALL_NET), 2, tmp_path)
+    monkeypatch.setattr(checkpoint, "restore_generators", watched)
+    weights(job(SMALL_NET), resume=checkpoint.newest(tmp_path))
+    assert free == [False]

@@ -368,7 +368,8 @@ class _Run:
         return self._saver.close() if self._saver is not None else []
 
     def _restore(self, path: Path) -> None:
-        self.at, self._changed = checkpoint.go_on(path, self.job.source.text, self._shuffle, self.stepper)
+        with GENERATOR:  # whoever has borrowed the generators puts them back as they were before
+            self.at, self._changed = checkpoint.go_on(path, self.job.source.text, self._shuffle, self.stepper)
 
     def _count_correct(self) -> None:
         """Take over what was counted on the device; reading it waits for that."""
