@@ -140,7 +140,7 @@ def _autograd(options: argparse.Namespace) -> int:
     from app.autograd.grouping import group_by_layer
 
     unfolded = frozenset(group.key for group in group_by_layer(tape)) if options.unfolded else frozenset()
-    print(_picture(to_drawing(tape, unfolded), path))
+    print(picture(to_drawing(tape, unfolded), path))
     return 0
 
 
@@ -219,19 +219,20 @@ def save(weights: Any, path: Path) -> None:
         raise Refused(str(error)) from error
 
 
-def _picture(drawing: Any, path: Path) -> str:
+def picture(drawing: Any, path: Path) -> str:
     """Draw into a file by Graphviz, or by the program itself where there is no `dot`; returns who drew it."""
     from app import graphviz_export
 
     painter = None
-    if path.suffix != ".dot" and not graphviz_export.has_dot():
+    drawn = path.suffix.removeprefix(".") not in graphviz_export.TEXTS
+    if drawn and not graphviz_export.has_dot():
         from app.views.pictures import offscreen_painter
 
         painter = offscreen_painter()
     with writing(path):
         exported = graphviz_export.export(drawing, path, painter)
     by = "" if exported.by == "dot" else " (drawn by Tapedeck, since Graphviz's dot is not installed)"
-    return f"{path}{by if path.suffix != '.dot' else ''}"
+    return f"{path}{by if drawn else ''}"
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 # What each option writes, and what a file of it may end in.
 ENDINGS = {"weights": (".safetensors", ".pt"), "pt2": (".pt2",), "onnx": (".onnx",)}
-NOTHING = "nothing to export; give --code FILE, --weights FILE, --script FILE, --pt2 FILE, --onnx FILE or --certify"
+NOTHING = (
+    "nothing to export; give --code FILE, --weights FILE, --script FILE, --pt2 FILE, --onnx FILE, --drawing FILE or "
+    "--certify"
+)
 
 
 def add(commands: Any) -> argparse.ArgumentParser:
@@ -30,6 +33,9 @@ def add(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--certify", action="store_true", help="run code and weights in a clean process and compare "
                         "outputs and gradients; writes a certificate beside the code")  # fmt: skip
     parser.add_argument("--pt2", type=Path, help="the net by torch.export, in eval mode; run once more and compared")
+    parser.add_argument("--drawing", type=Path, help="the network as a picture or as data, its blocks open: a file "
+                        "ending in .dot, .svg, .pdf, .png or .json")  # fmt: skip
+    parser.add_argument("--folded", action="store_true", help="with --drawing: blocks stand closed")
     parser.add_argument("--onnx", type=Path, help="the same as ONNX (pip install tapedeck[onnx])")
     parser.set_defaults(command=run)
     return parser
@@ -41,6 +47,10 @@ def run(options: argparse.Namespace) -> int:
 
     _look(options)
     project = cli.read(options)
+    if options.drawing:
+        _drawing(options, project)
+        if not _made(options):
+            return 0
     analysis = cli.sound(project, alone=not options.script)
     if options.code:
         from app.export.layers import write_model
@@ -67,12 +77,31 @@ def run(options: argparse.Namespace) -> int:
     return _proofs(options, project, analysis, chosen)
 
 
+def _made(options: argparse.Namespace) -> bool:
+    """Whether anything is asked for that a sound net is needed for; a drawing of any is made."""
+    return bool(options.code or options.script or options.certify or any(getattr(options, name) for name in ENDINGS))
+
+
+def _drawing(options: argparse.Namespace, project: Project) -> None:
+    from app import cli, own_layers
+    from app.builder.analysis import analyse
+    from app.builder.drawing import to_drawing
+
+    ops = own_layers.ops_of(project)
+    analysis = analyse(project.graph, ops)
+    unfolded: Literal["none", "all"] = "none" if options.folded else "all"
+    print(cli.picture(to_drawing(project, ops, analysis, unfolded, project.name), options.drawing))
+
+
 def _look(options: argparse.Namespace) -> None:
     """Refuse what cannot be written before anything is. Raises Refused."""
     from app import cli
 
-    if not (options.code or options.script or options.certify or any(getattr(options, name) for name in ENDINGS)):
+    if not (_made(options) or options.drawing):
         raise cli.Refused(NOTHING)
+    if options.drawing and options.drawing.suffix not in cli.PICTURES:
+        kinds = ", ".join(cli.PICTURES)
+        raise cli.Refused(f"{options.drawing} ends in {options.drawing.suffix or 'nothing'}; it can be {kinds}")
     for name, endings in ENDINGS.items():
         path: Path | None = getattr(options, name)
         if path and path.suffix not in endings:

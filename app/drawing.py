@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Shape = Literal["op", "leaf", "folded"]
+Shape = Literal["op", "leaf", "folded", "call"]
 Direction = Literal["LR", "RL", "TB", "BT"]
 
 
@@ -26,7 +26,7 @@ class Chip:
 
 @dataclass(frozen=True)
 class Box:
-    """One node. `group` is the id of the group it stands in.
+    """One node. `group` is the id of the group it stands in. A "call" has its subtitle and lines below its title.
 
     `under` is the id of a box below which this one hangs (a parameter under its operation) instead of taking a place
     in the row. `link` is what the box stands for in the drawing on the canvas, if anything.

@@ -1,23 +1,27 @@
-"""A drawing as DOT text, and as SVG, PDF or PNG through Graphviz's `dot`.
+"""A drawing as DOT text or JSON, and as SVG, PDF or PNG through Graphviz's `dot`.
 
 Where there is no `dot`, `export` lets a painter that the caller hands in do the work, and says who did it.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import graphviz
 
 from app.drawing import Arrow, Box, Drawing, Group
 
-FORMATS = ("dot", "svg", "pdf", "png")
+FORMATS = ("dot", "svg", "pdf", "png", "json")
+# Those that nobody has to draw.
+TEXTS = ("dot", "json")
 TIMEOUT = 120.0
 PNG_DPI = 144
 
@@ -97,8 +101,19 @@ def to_dot(drawing: Drawing) -> str:
     return "\n".join(_lines(drawing)) + "\n"
 
 
+def to_json(drawing: Drawing) -> dict[str, Any]:
+    """The drawing as JSON-ready plain data, with the field names of `app.drawing`."""
+    return {
+        "title": drawing.title,
+        "direction": drawing.direction,
+        "boxes": [asdict(box) for box in drawing.boxes],
+        "arrows": [asdict(arrow) for arrow in drawing.arrows],
+        "groups": [asdict(group) for group in drawing.groups],
+    }
+
+
 def export(drawing: Drawing, path: str | os.PathLike[str], painter: Painter | None = None) -> Exported:
-    """Write the drawing to `path`, whose ending (`.dot`, `.svg`, `.pdf`, `.png`) says in which form.
+    """Write the drawing to `path`, whose ending (`.dot`, `.svg`, `.pdf`, `.png`, `.json`) says in which form.
 
     `dot` draws if it is there, else `painter` if one is given.
 
@@ -108,9 +123,10 @@ def export(drawing: Drawing, path: str | os.PathLike[str], painter: Painter | No
     form = path.suffix.lower().removeprefix(".")
     if form not in FORMATS:
         ending = path.suffix or "nothing"
-        raise ExportError(f"{path.name} ends in {ending}; a picture can end in .dot, .svg, .pdf or .png")
-    if form == "dot":
-        path.write_text(to_dot(drawing), encoding="utf-8")
+        raise ExportError(f"{path.name} ends in {ending}; a picture can end in .dot, .svg, .pdf, .png or .json")
+    if form in TEXTS:
+        text = to_dot(drawing) if form == "dot" else json.dumps(to_json(drawing), ensure_ascii=True, indent=1) + "\n"
+        path.write_text(text, encoding="utf-8")
         return Exported(path, "tapedeck")
     if has_dot():
         path.write_bytes(render(to_dot(drawing), form))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import doctest
+import json
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 
 from app import graphviz_export
 from app.drawing import Arrow, Box, Chip, Drawing, Group
-from app.graphviz_export import DotFailed, ExportError, NoDot, export, has_dot, quote, render, to_dot
+from app.graphviz_export import DotFailed, ExportError, NoDot, export, has_dot, quote, render, to_dot, to_json
 
 needs_dot = pytest.mark.skipif(not has_dot(), reason="Graphviz's dot is not installed")
 
@@ -130,3 +132,57 @@ def test_a_dot_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     with pytest.raises(DotFailed, match="still drawing"):
         render(to_dot(sample()), "svg", timeout=0.2)
+
+
+# -- what Graphviz makes of it, and JSON -------------------------------------------------------------------------------
+
+
+def nested() -> Drawing:
+    boxes = (
+        Box("in", "input"), Box("a", "a", group="outer"), Box("b", "b", group="inner"), Box("c", "c", group="inner"),
+        Box("d", "d", group="deep"),
+    )  # fmt: skip
+    groups = (Group("outer", "outer"), Group("inner", "inner", parent="outer"), Group("deep", "deep", parent="inner"))
+    arrows = (Arrow("in", "a"), Arrow("a", "b", "N×3"), Arrow("b", "c"), Arrow("c", "d"), Arrow("a", "d", count=2))
+    return Drawing(boxes, arrows, groups, title="nested")
+
+
+@needs_dot
+@pytest.mark.parametrize("make", [sample, nested])
+def test_graphviz_reads_every_node_edge_and_cluster(make: Callable[[], Drawing]) -> None:
+    drawing = make()
+    read = json.loads(render(to_dot(drawing), "json"))
+    objects = read["objects"]
+    clusters = {one["_gvid"]: one for one in objects if one["name"].startswith("cluster")}
+    nodes = [one for one in objects if not one["name"].startswith("cluster")]
+    assert len(nodes) == len(drawing.boxes) and len(clusters) == len(drawing.groups)
+    assert len(read["edges"]) == len(drawing.arrows)
+    inner = {one["label"].split("   ")[0]: {clusters[at]["label"] for at in one.get("subgraphs", ())}
+             for one in clusters.values()}  # fmt: skip
+    for group in drawing.groups:
+        children = {child.title for child in drawing.groups if child.parent == group.id}
+        assert children <= inner[group.title]
+    labels = {one["_gvid"]: one["label"].split("\\n")[0] for one in nodes}
+    titles = {box.id: box.title for box in drawing.boxes}
+    ends = [(labels[edge["tail"]], labels[edge["head"]]) for edge in read["edges"]]
+    assert sorted(ends) == sorted((titles[arrow.source], titles[arrow.target]) for arrow in drawing.arrows)
+
+
+@given(st.text())
+def test_json_keeps_every_letter(word: str) -> None:
+    drawing = Drawing((Box(word, word, word, (word,), chips=(Chip(word),)),), (Arrow(word, word, word),), title=word)
+    read = json.loads(json.dumps(to_json(drawing)))
+    (box,), (arrow,) = read["boxes"], read["arrows"]
+    assert read["title"] == box["id"] == box["title"] == box["lines"][0] == box["chips"][0]["text"] == word
+    assert (arrow["source"], arrow["target"], arrow["label"]) == (word, word, word)
+
+
+def test_json_needs_nobody_and_has_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = export(nested(), tmp_path / "graph.json")
+    read = json.loads(done.path.read_text("utf-8"))
+    assert done.by == "tapedeck" and read["direction"] == "LR"
+    assert [len(read[part]) for part in ("boxes", "arrows", "groups")] == [5, 5, 3]
+    assert read["groups"][2] == {
+        "id": "deep", "title": "deep", "category": "io", "parent": "inner", "caption": "", "link": None,
+    }  # fmt: skip

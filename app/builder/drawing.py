@@ -138,7 +138,7 @@ def _box(sheet: _Sheet, node: Node, catalog: Catalog) -> Box:
         summary_line(spec, node, resolved),
         tuple(line for line in lines if line),
         spec.category,
-        "folded" if spec.kind == "block" else "op",
+        "folded" if spec.kind == "block" else "call",
         sheet.key or None,
         link=_outermost(sheet, node.id),
     )

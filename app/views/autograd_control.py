@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, Signal
-from PySide6.QtWidgets import QFileDialog, QWidget
+from PySide6.QtWidgets import QWidget
 
-from app import graphviz_export, preflight
+from app import preflight
 from app.background import Background, Failure
 from app.builder.catalog import Catalog
 from app.document import Document
@@ -17,13 +16,12 @@ from app.drawing import Drawing
 from app.inspection import capture_batch, node_labels
 from app.settings import Settings
 from app.views.live import Live
+from app.views.picture_export import PictureExport
 from app.views.training.session import RunSession
 
 if TYPE_CHECKING:
     from app.training.job import Job
     from app.views.autograd.room import AutogradRoom
-
-FILTERS = "SVG (*.svg);;PDF (*.pdf);;PNG (*.png);;DOT (*.dot)"
 
 
 class AutogradControl(QObject):
@@ -47,6 +45,9 @@ class AutogradControl(QObject):
         self._room, self._document, self._catalog = room, document, catalog
         self._live, self._session, self._background = live, session, background
         self._settings, self._window = settings, window
+        self.pictures = PictureExport(background, settings, window)
+        self.pictures.said.connect(self.said)
+        self.pictures.refused.connect(self.refused)
         room.captureRequested.connect(self.capture)
         room.exportRequested.connect(self.choose_file)
 
@@ -85,31 +86,4 @@ class AutogradControl(QObject):
 
     def choose_file(self, drawing: Drawing) -> None:
         """Ask where to, then draw the view as it stands."""
-        start = self._settings.export_folder / f"{self._document.project.name}-autograd.svg"
-        name, chosen = QFileDialog.getSaveFileName(self._window, "Export the graph", str(start), FILTERS)
-        if name:
-            path = Path(name)
-            suffix = chosen.partition("*")[2].rstrip(")") or ".svg"
-            self.export(drawing, path if path.suffix else path.with_suffix(suffix))
-
-    def export(self, drawing: Drawing, path: Path) -> None:
-        """Draw by Graphviz in the background, or by the program itself where there is no `dot`."""
-        self._settings.export_folder = path.parent
-        if path.suffix == ".dot" or graphviz_export.has_dot():
-            export, done, failed = graphviz_export.export, self._exported, self._not_exported
-            self._background.ask(f"export {path}", export, drawing, path, on_answer=done, on_error=failed)
-            return
-        from app.views.picture import paint
-
-        try:
-            self._exported(graphviz_export.export(drawing, path, paint))
-        except (OSError, graphviz_export.ExportError) as error:
-            self.refused.emit(f"{path.name} was not written", str(error))
-
-    def _exported(self, exported: Any) -> None:
-        by = "Drawn by Graphviz." if exported.by == "dot" else "Drawn by Tapedeck; Graphviz's dot is not installed."
-        self.said.emit(f"Saved {exported.path.name}", by)
-
-    def _not_exported(self, failure: Failure) -> None:
-        self.refused.emit("The graph was not written", str(failure.error))
-
+        self.pictures.choose_file(drawing, "Export the graph", f"{self._document.project.name}-autograd")

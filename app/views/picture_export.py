@@ -1,0 +1,61 @@
+"""Drawings as files: asked where to, drawn by Graphviz in the background, or by the program where there is no `dot`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtWidgets import QFileDialog, QWidget
+
+from app import graphviz_export
+from app.background import Background, Failure
+from app.drawing import Drawing
+from app.settings import Settings
+
+FILTERS = "SVG (*.svg);;PDF (*.pdf);;PNG (*.png);;DOT (*.dot);;JSON (*.json)"
+
+
+class PictureExport(QObject):
+    """`said(title, detail)` tells what was written, `refused(title, reason)` what could not be."""
+
+    said = Signal(str, str)
+    refused = Signal(str, str)
+
+    def __init__(self, background: Background, settings: Settings, window: QWidget) -> None:
+        super().__init__(window)
+        self._background, self._settings, self._window = background, settings, window
+
+    def choose_file(self, drawing: Drawing, title: str, stem: str) -> None:
+        """Ask where to, then write the drawing as it stands."""
+        start = self._settings.export_folder / f"{stem}.svg"
+        name, chosen = QFileDialog.getSaveFileName(self._window, title, str(start), FILTERS)
+        if name:
+            path = Path(name)
+            suffix = chosen.partition("*")[2].rstrip(")") or ".svg"
+            self.export(drawing, path if path.suffix else path.with_suffix(suffix))
+
+    def export(self, drawing: Drawing, path: Path) -> None:
+        """Write a drawing; what its file ends in says in which form."""
+        self._settings.export_folder = path.parent
+        if path.suffix.lower().removeprefix(".") in graphviz_export.TEXTS or graphviz_export.has_dot():
+            export, done, failed = graphviz_export.export, self._exported, self._not_exported
+            self._background.ask(f"export {path}", export, drawing, path, on_answer=done, on_error=failed)
+            return
+        from app.views.picture import paint
+
+        try:
+            self._exported(graphviz_export.export(drawing, path, paint))
+        except (OSError, graphviz_export.ExportError) as error:
+            self.refused.emit(f"{path.name} was not written", str(error))
+
+    def _exported(self, exported: Any) -> None:
+        if exported.path.suffix.lower().removeprefix(".") in graphviz_export.TEXTS:
+            by = str(exported.path.parent)
+        else:
+            dot = exported.by == "dot"
+            by = "Drawn by Graphviz." if dot else "Drawn by Tapedeck; Graphviz's dot is not installed."
+        self.said.emit(f"Saved {exported.path.name}", by)
+
+    def _not_exported(self, failure: Failure) -> None:
+        self.refused.emit("The picture was not written", str(failure.error))
