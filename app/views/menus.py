@@ -12,6 +12,7 @@ from app.builder import tidy
 from app.resources import path as resource_path
 from app.views import icons
 from app.views.actions import Actions
+from app.views.drawing_control import export_drawing
 from app.views.places_control import PlacesControl
 from app.views.trial_control import TrialControl
 from app.views.widgets.button import Button
