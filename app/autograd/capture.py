@@ -6,7 +6,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from app import rng
@@ -185,12 +185,19 @@ def made_ready(
     if loss is not None:
         function = (loss if isinstance(loss, torch.nn.Module) else make_loss(loss)).to(device)
     if function is not None and ready is not None:
-        function = _of_ready(function, ready)
+        function = ReadyLoss(function, ready)
     return model, given, function, tree_map(lambda part: None if part is None else part.to(device), y)
 
 
-def _of_ready(loss: Callable[[Any, Any], Tensor], ready: Callable[[Tensor], Tensor]) -> Callable[[Any, Any], Tensor]:
-    return lambda output, target: loss(ready(output), target)
+@dataclass(frozen=True)
+class ReadyLoss:
+    """A loss of what `ready` makes of the output."""
+
+    loss: Callable[[Any, Any], Tensor]
+    ready: Callable[[Tensor], Tensor]
+
+    def __call__(self, output: Any, target: Any) -> Tensor:
+        return self.loss(self.ready(output), target)
 
 
 def make_loss(choice: LossChoice) -> nn.Module:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from app import rng
@@ -54,11 +53,6 @@ class Subject:
                 raise
             failure = failure_of(error, self.source)
         raise failure
-
-    def copied(self) -> Subject:
-        """The same with a net of its own, so that nothing that happens to it is seen elsewhere."""
-        loss = copy.deepcopy(self.loss) if hasattr(self.loss, "parameters") else self.loss
-        return replace(self, model=copy.deepcopy(self.model), loss=loss)
 
 
 def prepare(
