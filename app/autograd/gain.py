@@ -86,11 +86,14 @@ def _norms(
     for number in group.nodes:
         incoming = tape.incoming.get(number, ())
         if tape.nodes[number].is_leaf:
-            own.append(norms.node_norms.get(number))
+            if tape.nodes[number].parameters:
+                own.append(norms.node_norms.get(number))
         elif number in tape.roots or any(place[edge.source] != group.key for edge in incoming):
             arriving.append(norms.node_norms.get(number))
         for edge in tape.outgoing.get(number, ()):
-            if place[edge.target] != group.key and not tape.nodes[edge.target].is_leaf:
+            target = tape.nodes[edge.target]
+            # A leaf without a name is the batch itself, where that requires a gradient: before the first layer.
+            if not target.parameters if target.is_leaf else place[edge.target] != group.key:
                 leaving.append(norms.edge_norms.get((edge.source, edge.slot)))
     return _together(arriving), _together(leaving), _together(own)
 

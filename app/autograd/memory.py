@@ -68,18 +68,18 @@ class StorageTable:
 
 
 class SavedReader:
-    """Reads nodes one after the other; tensors that `checkpoint` keeps outside the graph count once.
+    """Reads nodes one after the other; what `checkpoint` keeps outside the graph is found with each of its nodes.
 
     `may_be_freed` says that a backward pass may have run, after which a node keeps nothing.
     """
 
     def __init__(self, table: StorageTable, may_be_freed: bool = False) -> None:
         self.table, self.may_be_freed = table, may_be_freed
-        self._frames: list[Any] = []
 
     def read(self, node: Any, number: int) -> tuple[Saved, ...]:
         """The tensors that `node` keeps, in torch's naming (`input`, `weight`, `saved_tensors[0]`, `ctx.mask`)."""
         found: list[Saved] = []
+        frames: list[Any] = []
         custom = isinstance(node, _Custom)
         if not (custom or _saved_names(node.__class__)[0]) or (self.may_be_freed and is_freed(node)):
             return ()
@@ -95,7 +95,7 @@ class SavedReader:
                     continue
                 for packed in _tensors_in(data):
                     self._add(found, f"{name} (packed)", packed, number)
-                for kept_name, kept in self._checkpointed(hook):
+                for kept_name, kept in _checkpointed(hook, frames):
                     self._add(found, kept_name, kept, number)
         for name, tensor in _context_tensors(node) if custom else ():
             self._add(found, name, tensor, number)
@@ -109,16 +109,20 @@ class SavedReader:
             storage = table.number(part, holder)
             found.append(Saved(name, shape, dtype, part.nbytes, table.sorts[storage], storage, version, now))
 
-    def _checkpointed(self, hook: Any) -> Iterator[tuple[str, Any]]:
-        """Non-reentrant `checkpoint` keeps its inputs in a frame that only its unpack hook can reach."""
-        for cell in getattr(hook, "__closure__", None) or ():
-            frame = cell.cell_contents
-            if type(frame).__name__ != "_CheckpointFrame" or any(frame is known for known in self._frames):
-                continue
-            self._frames.append(frame)
-            for place, kept in enumerate(getattr(frame, "saved_args", None) or ()):
-                for tensor in _tensors_in(getattr(kept, "data", kept)):
-                    yield f"checkpoint input {place}", tensor
+
+def _checkpointed(hook: Any, frames: list[Any]) -> Iterator[tuple[str, Any]]:
+    """Non-reentrant `checkpoint` keeps its inputs in a frame that only its unpack hook can reach.
+
+    Every node in the checkpoint keeps the frame alive. `frames` are those that this node told of already.
+    """
+    for cell in getattr(hook, "__closure__", None) or ():
+        frame = cell.cell_contents
+        if type(frame).__name__ != "_CheckpointFrame" or any(frame is known for known in frames):
+            continue
+        frames.append(frame)
+        for place, kept in enumerate(getattr(frame, "saved_args", None) or ()):
+            for tensor in _tensors_in(getattr(kept, "data", kept)):
+                yield f"checkpoint input {place}", tensor
 
 
 def saved_values(node: Any) -> FrozenMap[str, Any]:
