@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from app.builder.analysis import Analysis
     from app.builder.problems import Problem
+    from app.drawing import Drawing
     from app.project import Project
 
 COMMANDS = ("train", "data", "try", "evaluate", "check", "export", "autograd", "import", "runs", "doctor")
@@ -63,19 +64,10 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--json", action="store_true", help="one JSON object on stdout")
     check.set_defaults(command=_check)
 
-    autograd = commands.add_parser("autograd", help="the grad_fn graph of one batch as a picture or as data")
-    autograd.add_argument("project", type=Path)
-    autograd.add_argument("--out", type=Path, required=True, help="a file ending in " + ", ".join(PICTURES))
-    autograd.add_argument("--batch", type=positive, default=16, help="samples in the batch (16)")
-    autograd.add_argument("--eval", action="store_true", help="in eval mode instead of train mode")
-    autograd.add_argument("--unfolded", action="store_true", help="every node instead of one box a layer")
-    autograd.add_argument("--data", type=Path, help="folder of downloaded data sets")
-    autograd.set_defaults(command=_autograd)
-
-    from app import cli_data, cli_evaluate, cli_export, cli_import, cli_runs, cli_train, cli_try
+    from app import cli_autograd, cli_data, cli_evaluate, cli_export, cli_import, cli_runs, cli_train, cli_try
 
     trying = (cli_train.add(commands), cli_data.add(commands), cli_try.add(commands), cli_evaluate.add(commands))
-    for command in (*trying, check, cli_export.add(commands), autograd):
+    for command in (*trying, check, cli_export.add(commands), cli_autograd.add(commands)):
         command.add_argument("--trust", action="store_true", help="run the project's own files of layers, this once")
     cli_import.add(commands)
     cli_runs.add(commands)
@@ -114,34 +106,6 @@ def _check(options: argparse.Namespace) -> int:
         words = f"{analysis.total_parameters:,} parameters" + (f", output {kind}" if kind else "")
         print(f"{project.name}: {len(analysis.graph.nodes)} nodes, {words}, {len(errors)} errors")
     return 1 if errors else 0
-
-
-def _autograd(options: argparse.Namespace) -> int:
-    path: Path = options.out
-    if path.suffix not in PICTURES:
-        raise Refused(f"{path} ends in {path.suffix or 'nothing'}; it can be {', '.join(PICTURES)}")
-    project = read(options)
-    analysis = sound(project)
-    from app import inspection, own_layers, preflight
-    from app.autograd.capture import CaptureError
-    from app.autograd.tape import to_json
-    from app.data.sources import DataError
-
-    job = preflight.job(project, analysis, str(options.data) if options.data else None)
-    labels = inspection.node_labels(project.graph, own_layers.ops_of(project))
-    try:
-        tape = inspection.capture_batch(job, labels, train=not options.eval, batch=options.batch)
-    except (CaptureError, DataError) as error:
-        raise Refused(str(error), 1) from error
-    if path.suffix == ".json":
-        write_text(path, json.dumps(to_json(tape), indent=1) + "\n")
-        return 0
-    from app.autograd.drawing import to_drawing
-    from app.autograd.grouping import group_by_layer
-
-    unfolded = frozenset(group.key for group in group_by_layer(tape)) if options.unfolded else frozenset()
-    print(picture(to_drawing(tape, unfolded), path))
-    return 0
 
 
 def _doctor(_options: argparse.Namespace) -> int:
@@ -217,6 +181,16 @@ def save(weights: Any, path: Path) -> None:
         (save_pt if path.suffix == ".pt" else save_safetensors)(weights, path)
     except WeightsError as error:
         raise Refused(str(error)) from error
+
+
+def drawing(project: Project, folded: bool) -> Drawing:
+    """The network, with its blocks open or folded, and as much of its shapes as is known."""
+    from app import own_layers
+    from app.builder.analysis import analyse
+    from app.builder.drawing import to_drawing
+
+    ops = own_layers.ops_of(project)
+    return to_drawing(project, ops, analyse(project.graph, ops), "none" if folded else "all", project.name)
 
 
 def picture(drawing: Any, path: Path) -> str:

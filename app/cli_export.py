@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     _look(options)
     project = cli.read(options)
     if options.drawing:
-        _drawing(options, project)
+        print(cli.picture(cli.drawing(project, options.folded), options.drawing))
         if not _made(options):
             return 0
     analysis = cli.sound(project, alone=not options.script)
@@ -80,17 +80,6 @@ def run(options: argparse.Namespace) -> int:
 def _made(options: argparse.Namespace) -> bool:
     """Whether anything is asked for that a sound net is needed for; a drawing of any is made."""
     return bool(options.code or options.script or options.certify or any(getattr(options, name) for name in ENDINGS))
-
-
-def _drawing(options: argparse.Namespace, project: Project) -> None:
-    from app import cli, own_layers
-    from app.builder.analysis import analyse
-    from app.builder.drawing import to_drawing
-
-    ops = own_layers.ops_of(project)
-    analysis = analyse(project.graph, ops)
-    unfolded: Literal["none", "all"] = "none" if options.folded else "all"
-    print(cli.picture(to_drawing(project, ops, analysis, unfolded, project.name), options.drawing))
 
 
 def _look(options: argparse.Namespace) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from app import rng
+from app.autograd import garbage
 from app.autograd.layers import OriginRecorder
 from app.autograd.live import LiveGraph
 from app.autograd.memory import SavedReader, StorageTable, saved_values
@@ -255,30 +256,32 @@ def _capture(
         if second.value is None:
             raise NoGraph("The gradient of this net is the same for all weights, so it has no graph of its own.")
         ends = [second.value]
-    nodes, edges, roots = walk(ends)
-    sequences = [node._sequence_nr() for node in nodes]
-    order = execution_order(sequences, edges, roots)
-    table = _storage_table(model, inputs, target, loss)
-    reader = SavedReader(table)
-    names = _parameter_names(model)
-    records = [
-        record_of(place, node, recorder, (started, answered), reader, names) for place, node in enumerate(nodes)
-    ]
-    if second is not None:
-        records = [second.placed(record, node, recorder, answered) for record, node in zip(records, nodes, strict=True)]
-    tape = Tape(
-        nodes=with_leaves_placed(records, edges, recorder),
-        edges=tuple(edges),
-        roots=roots,
-        order=order,
-        storages=table.storages({node: step for step, node in enumerate(order)}),
-        loss=float(value.detach()) if value is not None and value.numel() == 1 else None,
-        train=train,
-        input_shapes=tuple(tuple(part.shape) for part in inputs),
-        layers=FrozenMap({name: type(module).__name__ for name, module in model.named_modules()}),
-        labels=labels,
-        text=source.text if source is not None else "",
-    )
+    with garbage.put_off():
+        nodes, edges, roots = walk(ends)
+        sequences = [node._sequence_nr() for node in nodes]
+        order = execution_order(sequences, edges, roots)
+        table = _storage_table(model, inputs, target, loss)
+        reader = SavedReader(table)
+        names = _parameter_names(model)
+        records = [
+            record_of(place, node, recorder, (started, answered), reader, names) for place, node in enumerate(nodes)
+        ]
+        if second is not None:
+            pairs = zip(records, nodes, strict=True)
+            records = [second.placed(record, node, recorder, answered) for record, node in pairs]
+        tape = Tape(
+            nodes=with_leaves_placed(records, edges, recorder),
+            edges=tuple(edges),
+            roots=roots,
+            order=order,
+            storages=table.storages({node: step for step, node in enumerate(order)}),
+            loss=float(value.detach()) if value is not None and value.numel() == 1 else None,
+            train=train,
+            input_shapes=tuple(tuple(part.shape) for part in inputs),
+            layers=FrozenMap({name: type(module).__name__ for name, module in model.named_modules()}),
+            labels=labels,
+            text=source.text if source is not None else "",
+        )
     return LiveGraph(tape, nodes, ends, model, inputs, target)
 
 
