@@ -94,6 +94,7 @@ def test_a_linear_function_saves_and_is_asked_for_what_is_needed() -> None:
     answer = shown("linear_function")
     function = next(node for node in answer.graph.tape.nodes if node.name == "LinearFunctionBackward")
     assert [saved.shape for saved in function.saved] == [(4, 3), (2, 3)] and function.variables == ("y",)
+    assert answer.graph.tape.code_of(function) == "y = LinearFunction.apply(x, weight, bias)"
     assert answer.output.startswith("needs_input_grad: (False, True, True)\n")
     assert answer.tensor("x").grad == "" and answer.tensor("bias").grad == "[4, 4]"
 

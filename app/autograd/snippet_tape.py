@@ -115,7 +115,7 @@ class SnippetRecorder(OriginRecorder):
         records = [record_of(place, node, self, span, reader, called) for place, node in enumerate(nodes)]
         results = names.of_results()
         records = [
-            replace(record, variables=results[node]) if node in results else record
+            replace(record, variables=results.get(node, ()), line=self._caller(node) or record.line)
             for record, node in zip(records, nodes, strict=True)
         ]
         records, labels = _by_line(records, self._text.text)
@@ -132,6 +132,20 @@ class SnippetRecorder(OriginRecorder):
             text=self._text.text,
         )
         return tape, any(map(is_freed, nodes))
+
+    def _caller(self, node: Any) -> int | None:
+        """The line that applied a Function of the snippet's own; its operations ran within that, at lines of forward.
+
+        None for every other node.
+        """
+        forward = getattr(getattr(type(node), "_forward_cls", None), "forward", None)
+        code = getattr(forward, "__code__", None)
+        if code is None or code.co_filename != self._text.filename:
+            return None
+        within = {line for _, _, line in code.co_lines()}
+        lines = self._lines_at(node._sequence_nr())
+        inner = max((place for place, line in enumerate(lines) if line in within), default=-1)
+        return lines[inner + 1] if inner + 1 < len(lines) else None
 
     def _learn_paths(self, names: Names) -> None:
         """By which paths the modules that were called are reached; one without a name goes by that of its class."""

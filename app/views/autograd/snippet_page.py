@@ -101,7 +101,8 @@ class SnippetPage(QWidget):
         both = QSplitter(Qt.Orientation.Horizontal)
         both.addWidget(left)
         both.addWidget(right)
-        both.setStretchFactor(1, 1)
+        both.setStretchFactor(0, 2)
+        both.setStretchFactor(1, 3)
         left.setMinimumWidth(LEAST)
         right.setMinimumWidth(LEAST)
         for splitter, sizes in zip((both, left, right), SPLIT, strict=True):
