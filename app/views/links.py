@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, QTimer
 
 from app.builder.catalog import catalog
 from app.project import Project
@@ -23,6 +23,8 @@ class Links(QObject):
     def __init__(self, window: MainWindow) -> None:
         super().__init__(window)
         self._window = window
+        # Windows tell every widget in them when they are modified, which can wait until an edit has been painted.
+        self._title = QTimer(self, singleShot=True, interval=0, timeout=self._show_title)
         self._document()
         self._analysis()
         self._deck()
@@ -35,8 +37,8 @@ class Links(QObject):
         window, document = self._window, self._window.document
         document.changed.connect(self._project_changed)
         document.replaced.connect(self._project_replaced)
-        document.path_changed.connect(self._show_title)
-        document.dirty_changed.connect(self._show_title)
+        document.path_changed.connect(self._title.start)
+        document.dirty_changed.connect(lambda _dirty: self._title.start())
         window.palette_view.activated.connect(window.canvas.add_op)
         window.canvas.cureRequested.connect(window.cure)
         window.canvas.editRequested.connect(self._edit)
@@ -76,7 +78,7 @@ class Links(QObject):
 
     def _project_changed(self, before: Project, after: Project) -> None:
         if before.name != after.name:
-            self._show_title()
+            self._title.start()
         if before.training.device != after.training.device:
             self._window.toolbar.show_device(after.training.device)
 
@@ -87,7 +89,7 @@ class Links(QObject):
         window.toolbar.show_device(project.training.device)
         window.banner.hide()
 
-    def _show_title(self, *_: object) -> None:
+    def _show_title(self) -> None:
         window = self._window
         name, dirty = window.document.project.name, window.document.dirty
         window.toolbar.set_project(name, dirty)

@@ -176,9 +176,8 @@ def _label(wire: WireItem, view: QTransform) -> Wanted:
 
 
 def _node(item: NodeItem, view: QTransform, zoom: float) -> Wanted:
-    """A picture's key is the item: nodes of several sheets are seen at once, and may have the same ids."""
-    paint = partial(_paint_node, item, zoom)
-    return Wanted(view.map(item.pos()), item, item.version, item.own_extent, paint)
+    key, version = item.picture
+    return Wanted(view.map(item.pos()), key, version, item.own_extent, partial(_paint_node, item, zoom))
 
 
 def _wide(area: QRectF) -> QRectF:

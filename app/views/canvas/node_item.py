@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPointF, QRectF
@@ -17,6 +17,7 @@ from app.views.canvas.faces import Face, Pin
 from app.views.canvas.geometry import OUTLINE, PORT_REACH, Shape, fold_area, shape_of
 from app.views.canvas.ground import Ground
 from app.views.canvas.painter import NodeLook, heat_cells, paint_ports
+from app.views.canvas.sprites import Hashed
 from app.views.theme import Theme
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class NodeItem:
         self._shape = shape or shape_of(face)
         self._body = self._shape.rect
         self._look: NodeLook | None = None
+        self._looks_like: tuple[int, Hashed] | None = None
         self._inner: InnerLook | None = None
 
     # --- What it shows
@@ -148,9 +150,13 @@ class NodeItem:
         if place == self._place:
             return
         self._ground.touch(self, self.extent)
+        self.put(place)
+        self._ground.touch(self, self.extent)
+
+    def put(self, place: QPointF) -> None:
+        """Move it, of which the scene knows already."""
         self._place = QPointF(place)
         self._body = self._shape.rect.translated(self._place)
-        self._ground.touch(self, self.extent)
 
     def set_face(self, face: Face) -> bool:
         """Show another face; tells whether the shape or the pins are others too, so that wires must follow."""
@@ -277,6 +283,20 @@ class NodeItem:
         return best
 
     # --- Painting
+
+    @property
+    def picture(self) -> tuple[Hashable, int]:
+        """Under which key and version a picture of it may be kept.
+
+        What looks the same has the same key, so that a node that comes back, by undo as a rule, finds its picture.
+        With a strip or marks, which hardly ever come back, the key is the item itself.
+        """
+        if self._cells is not None or self._marks or self._active or self._face.inside is not None:
+            return self, self.version
+        if self._looks_like is None or self._looks_like[0] != self.version:
+            look = Hashed((self._face, self._shape, self._words, self._selected, self._hovered, self._norms is None))
+            self._looks_like = self.version, look
+        return self._looks_like[1], 0
 
     def paint(self, painter: QPainter, legible: bool, area: QRectF | None = None) -> None:
         """Put it down with its top left corner at the origin; texts are made when they are first wanted.

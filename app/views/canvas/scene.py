@@ -46,7 +46,7 @@ class CanvasScene(QGraphicsScene):
         self.graph = Graph()
         self.analysis: Analysis | None = None
         self.problems: Problems = {}
-        self.places = Places(self.nodes)
+        self.places = Places(self.nodes, self._touch_all)
         self.index = self.places.index
         self._drawn_positions: Positions = FrozenMap()
         self._unfolded: frozenset[str] = frozenset()
@@ -93,6 +93,10 @@ class CanvasScene(QGraphicsScene):
             self._wires_item.update(area)
             self._nodes_item.update(area)
         self._far.touch(item, area)
+
+    def _touch_all(self) -> None:
+        assert self._touched is not None
+        self._touched += MANY + 1
 
     @contextmanager
     def _change(self) -> Iterator[None]:

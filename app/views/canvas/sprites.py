@@ -19,6 +19,22 @@ FIRST_GUESS = 0.0002  # seconds that a picture takes
 Scale = tuple[float, float]  # zoom, pixels of the screen for one of the view
 
 
+class Hashed:
+    """A value as a key that is asked for in every frame: its hash is worked out once."""
+
+    __slots__ = ("_hash", "_value")
+
+    def __init__(self, value: Hashable) -> None:
+        self._value = value
+        self._hash = hash(value)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Hashed) and self._value == other._value)
+
+
 @dataclass(frozen=True)
 class Wanted:
     """Something to draw with its origin at `at`, a point of the view: `paint` paints it about its origin in `extent`.

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 WIDTH_LEAST, WIDTH_MORE = 1.5, 5.5
 MANY = 64  # more changed places than this, and every wire is routed anew without looking whether it must
+LATE = 16  # more wires than this, and those that nobody sees get their ways after the painting
 SLICE = 0.004  # seconds at a time for the ways of wires that nobody has looked at yet
 
 
@@ -51,8 +52,8 @@ class Wiring:
         turn: QTimer,
     ) -> None:
         self._nodes, self._places, self._bends, self._ground = nodes, places, bends, ground
-        self._late: set[Edge] = set()  # without their ways yet: those that run forward,
-        self._late_back: set[Edge] = set()  # and those that run back
+        self._late: set[Edge] = set()  # without their ways yet,
+        self._late_back: set[Edge] = set()  # and those of them that are known to run back
         self._turn = turn
         turn.timeout.connect(self._go_on)
         self.items: dict[Edge, WireItem] = {}
@@ -104,34 +105,35 @@ class Wiring:
         """Route anew the wires of moved nodes, and those near whose way something came or went (`swept`)."""
         touched = self._touched(moved, swept) - self._fresh
         self._fresh = set()
-        many = len(touched) > MANY
-        if not many:
-            self.finish()
-        self._late -= touched
-        back = self._late_back - touched
-        for edge in touched:
-            ends = self._ends(edge)
-            if runs_back(*ends) and not self._bends.points(edge):
-                back.add(edge)
-                if many:
-                    self.items[edge].set_route(unled(*ends))
-            elif many:
-                self._late.add(edge)
-            else:
-                self._route(self.items[edge], ends)
-        self._late_back = back
-        if many:
+        if len(touched) > LATE:
+            self._late |= touched
+            self._late_back -= touched
             self._turn.start(0)
-        else:
-            self._follow_back()
+            return
+        self.finish()
+        self._late_back = self._routed_but_for_back(touched)
+        self._follow_back()
+
+    def _routed_but_for_back(self, edges: Iterable[Edge], plain: bool = False) -> set[Edge]:
+        """Give wires their ways, but for those that run back, which are returned: they take their turn after all
+        others, and are plain lines until then if so wished."""
+        back = set()
+        for edge in edges:
+            ends = self._ends(edge)
+            if not runs_back(*ends) or self._bends.points(edge):
+                self._route(self.items[edge], ends)
+                continue
+            back.add(edge)
+            if plain:
+                self.items[edge].set_route(unled(*ends))
+        return back
 
     def catch_up(self, area: QRectF) -> None:
         """Give the wires in sight their ways, but for those that run back, which take their turn after all others."""
         if self._late:
             seen = self._late.intersection(self.of(self._places.inside(area)))
             self._late -= seen
-            for edge in seen:
-                self._route(self.items[edge])
+            self._late_back |= self._routed_but_for_back(seen, plain=True)
             self._settle_labels()
 
     def finish(self) -> None:
@@ -147,7 +149,7 @@ class Wiring:
     def _follow_late(self, end: float) -> bool:
         """Go on with ways that are late until a time; tells whether all are done."""
         while self._late:
-            self._route(self.items[self._late.pop()])
+            self._late_back |= self._routed_but_for_back((self._late.pop(),), plain=True)
             if perf_counter() > end:
                 return False
         self._follow_back()

@@ -14,7 +14,7 @@ from app.builder.problems import Problem
 from app.views.inspector.ends import EndsSection
 from app.views.inspector.front import Front
 from app.views.inspector.lines import NotesField
-from app.views.inspector.sections import Bar, emptied
+from app.views.inspector.sections import Bar
 from app.views.inspector.tab_order import TabDown
 from app.views.inspector.undo_keys import leaves_to_window
 from app.views.numbers import counted, grouped_digits
@@ -47,6 +47,16 @@ class OverviewPage(TabDown):
         self.name_problem.hide()
         self.notes = NotesField("What this net is for, what you tried, what to try next.")
         self.net = Section("Network")
+        self._nodes, self._parameters = (Bar(name, "", None, "", "io") for name in ("Nodes", "Parameters"))
+        self._sign, self._verdict = Glyph("check", size=14), label("", "label", "text2")
+        verdict = QHBoxLayout()
+        verdict.setSpacing(6)
+        verdict.addWidget(self._sign)
+        verdict.addWidget(self._verdict, 1)
+        self.net.body_layout.setSpacing(6)
+        self.net.body_layout.addWidget(self._nodes)
+        self.net.body_layout.addWidget(self._parameters)
+        self.net.body_layout.addLayout(verdict)
         self.ends = EndsSection("The net has neither yet: drag an Input and an Output onto the canvas.")
         notes = Section("Notes")
         notes.body_layout.addWidget(self.notes)
@@ -92,20 +102,16 @@ class OverviewPage(TabDown):
         if shown == self._shown:
             return
         self._shown = shown
-        column = emptied(self.net)
-        column.addWidget(Bar("Nodes", grouped_digits(len(graph.nodes)), None, "", "io"))
+        self._nodes.set_value(grouped_digits(len(graph.nodes)))
+        for part in (self._parameters, self._sign, self._verdict):
+            part.setVisible(total is not None)
         if total is not None:
-            column.addWidget(Bar("Parameters", grouped_digits(total), None, "", "io"))
+            self._parameters.set_value(grouped_digits(total))
             errors = sum(problem.severity == "error" for problem in self._problems)
             warnings = sum(problem.severity == "warning" for problem in self._problems)
-            row = QHBoxLayout()
-            row.setSpacing(6)
-            row.addWidget(Glyph("error" if errors else "warning" if warnings else "check", size=14))
-            words = ", ".join(
-                filter(None, (errors and counted(errors, "error"), warnings and counted(warnings, "warning")))
-            )
-            row.addWidget(label(words or "Every shape fits", "label", "text2"), 1)
-            column.addLayout(row)
+            self._sign.set("error" if errors else "warning" if warnings else "check")
+            words = (errors and counted(errors, "error"), warnings and counted(warnings, "warning"))
+            self._verdict.setText(", ".join(filter(None, words)) or "Every shape fits")
 
     def _rename(self, name: str) -> None:
         self._front.apply_whole("Rename project", lambda project: replace(project, name=name), "project.name")

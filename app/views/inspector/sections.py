@@ -109,6 +109,14 @@ class Bar(QWidget):
         self.setAccessibleName(f"{name}: {value} {percent}".strip())
         self.setFixedHeight(int(max(self._name.height, 15)) + (10 if part is not None else 4))
 
+    def set_value(self, value: str) -> None:
+        """Show another number."""
+        if value != self._value.text:
+            self._value = TextLine(value, "tab")
+            self.setAccessibleName(f"{self._name.text}: {value} {self._percent.text}".strip())
+            self.updateGeometry()
+            self.update()
+
     def sizeHint(self) -> QSize:
         return QSize(int(self._name.width + self._value.width + 80), self.height())
 
