@@ -81,11 +81,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _place(options: argparse.Namespace) -> Place:
     """Where the run is to be carried out."""
-    from app.cli import Refused
-
     count = options.processes or 0
-    if count > 1 and options.resume is not None:
-        raise Refused("a run on several processes takes no checkpoints and goes on from none; leave one of the two out")
     return Place(count if count > 1 else int(options.own_process))
 
 

@@ -19,7 +19,7 @@ from app.remote.child import Elsewhere
 from app.remote.lines import Clock, Reader
 from app.remote.place import Place
 from app.training.config import Choice, Schedule
-from app.training.events import EpochDone, Failed, Finished, Paused, Resumed, StepDone, to_json
+from app.training.events import EpochDone, Failed, Finished, Paused, Resumed, Saved, StepDone, to_json
 from app.training.job import Job
 from tests.test_remote_child import ROOT, alive, wait_for
 from tests.training_jobs import CONV_NET, adam, job, losses, net, run
@@ -180,3 +180,33 @@ def test_a_name_that_python_has_no_room_for_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(process, "start", lambda *given: (_ for _ in ()).throw(OSError("no more processes")))
     (failed,) = distributed.train(Job(PLAIN_NET, training=job().training), place=TWO)
     assert failed.kind == "process" and "no more processes" in failed.message
+
+
+def test_two_processes_stopped_in_the_midst_go_on_as_if_nothing_had_been(tmp_path, marks):
+    """Dropout of each process, accumulated gradients, a running mean: the losses of the whole run, bit for bit."""
+    from app.training import checkpoint
+
+    source = net(
+        ["self.linear1 = nn.Linear(64, 16)", "self.drop1 = nn.Dropout(0.3)", "self.linear2 = nn.Linear(16, 10)"],
+        ["x = self.drop1(F.relu(self.linear1(x.flatten(1))))", "return self.linear2(x)"],
+    )
+    a_job = job(source, epochs=2, batch_size=200, accumulate=3, ema=0.9, save_every=3, threads=1)
+    folder = tmp_path / "checkpoints"
+    whole = list(distributed.train(a_job, place=TWO, folder=folder))
+    assert isinstance(whole[-1], Finished), whole[-1]
+    saved = [(event.step, Path(event.path).name) for event in whole if isinstance(event, Saved)]
+    assert saved[:2] == [(3, "step-00000003.pt"), (6, "step-00000006.pt")] and saved[-1] == (16, "last.pt")
+    assert {path.name for path in folder.iterdir()} == {"step-00000012.pt", "step-00000015.pt", "best.pt", "last.pt"}
+    control, first = distributed.LineControl(), []
+    for event in distributed.train(a_job, control, place=TWO, folder=tmp_path / "again" / "checkpoints"):
+        first.append(event)
+        if isinstance(event, StepDone) and event.step == 4:
+            control.stop()
+    stopped = checkpoint.newest(tmp_path / "again" / "checkpoints")
+    rest = list(distributed.train(a_job, place=TWO, resume=stopped))
+    assert rest[0].resumed_at == first[-1].steps and not rest[0].changed
+    assert losses(first) + losses(rest) == losses(whole)
+    told = [(e.epoch, e.train_loss, e.train_accuracy, e.val_loss) for e in [*first, *rest] if isinstance(e, EpochDone)]
+    assert told == [(e.epoch, e.train_loss, e.train_accuracy, e.val_loss) for e in whole if isinstance(e, EpochDone)]
+    other = list(distributed.train(job(PLAIN_NET, epochs=2), place=TWO, resume=stopped))[-1]
+    assert isinstance(other, Failed) and "another net" in other.message

@@ -12,7 +12,7 @@ from pathlib import Path
 from string import Template
 
 from app.data.sources import look
-from app.export import script_data, script_distributed, script_scores, script_several
+from app.export import script_checkpoints, script_data, script_distributed, script_scores, script_several
 from app.export import script_steps as steps
 from app.export.script_text import quoted
 from app.export.weights import save_pt
@@ -62,7 +62,7 @@ def pick_device(name: str) -> torch.device:
         return torch.device(name)
     if torch.cuda.is_available():
         return torch.device("cuda:0")
-    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")$processes
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")$processes$kept_functions
 
 
 def evaluate(
@@ -93,7 +93,7 @@ def main() -> None:
     parser.add_argument("--device", default=DEVICE, help="auto, cpu, cuda:0, mps ...")
     parser.add_argument("--seed", type=int, default=SEED, help="of the weights, the shuffling and the dropout")
     parser.add_argument("--json", action="store_true", help="print a JSON line for every step and epoch")
-    parser.add_argument("--out", type=Path, default=Path("trained"), help="folder for the weights")$options
+    parser.add_argument("--out", type=Path, default=Path("trained"), help="folder for the weights")$options$kept_options
     args = parser.parse_args()
 
     device = pick_device(args.device)
@@ -106,19 +106,19 @@ $seeds
 $made
     if RANK:
         torch.manual_seed(args.seed + RANK)  # for dropout and the like; the order of the samples is that of all
-    shuffle = torch.Generator().manual_seed(args.seed)
+    shuffle = torch.Generator().manual_seed(args.seed)$restored
 
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
     if args.json:
         run = {"device": str(device), "epochs": args.epochs, "batch_size": BATCH_SIZE, "seed": args.seed}
         counts = {"parameters": parameters, "train_count": len(samples), "validation_count": len(val_samples)}
-        say("started", **run, **counts)
+        say("started", **run, **counts$resumed_at)
 
-$before$hands
-    for epoch in range(1, args.epochs + 1):
+$before$hands$keeper
+    for epoch in range($first, args.epochs + 1):
         model.train()
         total, seen$nothing
-$order
+$order_kept$order$skipped
         $numbered
 $part$step
 $counted
@@ -128,7 +128,7 @@ $counted
                 raise SystemExit(f"The loss of step {step} is {value}: make the learning rate smaller.")
             total += value * len(every)
             if args.json:
-                say("step", epoch=epoch, step=step, loss=value)$parts$limits
+                say("step", epoch=epoch, step=step, loss=value)$parts$limits$kept_step
 $interrupted
         train_loss, train_accuracy = total / seen, $accuracy
         val_loss, val_accuracy$scores = evaluate($validated, loss_function, val_samples, val_labels)$end_of_epoch
@@ -137,9 +137,9 @@ $interrupted
             say("epoch", epoch=epoch, step=step, **train, val_loss=val_loss, val_accuracy=val_accuracy$scores_said)
         elif not RANK:
             validation = "" if val_loss is None else f", validation {val_loss:.4f}$val_share"$scores_shown
-            print(f"epoch {epoch}/{args.epochs}: training {train_loss:.4f}$share{validation}")
+            print(f"epoch {epoch}/{args.epochs}: training {train_loss:.4f}$share{validation}")$kept_best
 $end_of_run
-    if PROCESSES > 1:
+$kept_last    if PROCESSES > 1:
         distributed.destroy_process_group()
     if RANK:
         return
@@ -180,7 +180,7 @@ def training_script(
     """The text of `train.py` for `job`, whose net is the class of `<model_module_name>.py` beside it.
 
     `script` is the name that it will have; its start weights are read from a file of that name, see `write_start`.
-    With `hands` it pauses, steps and stops when it is told so on its standard input.
+    With `hands` it pauses, steps and stops when it is told so on its standard input, and takes checkpoints.
     Imports torch (the signatures of the loss and the optimizer are read off it). Raises JobError or ChoiceError.
     """
     check_numbers(job)
@@ -191,6 +191,7 @@ def training_script(
     spec = look(job.data)
     words, option, put = _start_parts(training.start is not None, start_file(Path(script)).name)
     data, terms = script_data.data_parts(job, spec), script_data.terms(job, spec)
+    kept = script_checkpoints.parts(training, terms, hands)
     chief = terms.several.chief_spec() if terms.several is not None else spec
     parts = {
         **script_data.accuracy(terms, chief),
@@ -200,7 +201,7 @@ def training_script(
         "made": steps.made(training, script_data.balance(job, spec), terms.several),
         "before": steps.before(training),
         "order": steps.order(training, job.data.shuffle, job.data.drop_last),
-        "numbered": steps.numbered(training),
+        "numbered": steps.numbered(training, hands),
         "step": steps.step(training, terms),
         "limits": steps.limits(training),
         "part": script_distributed.part(job, hands),
@@ -209,22 +210,25 @@ def training_script(
         "synced": script_distributed.synced(job),
         **script_distributed.hands(hands),
         "validated": "average.module" if training.ema is not None else "model",
-        "end_of_epoch": _after(steps.end_of_epoch(training)),
+        "end_of_epoch": _after(steps.end_of_epoch(training, hands)) + kept.pop("kept_epoch"),
         "end_of_run": steps.end_of_run(training) + "\n" * bool(steps.end_of_run(training)),
         "evaluated": steps.evaluated(training, terms),
         **script_scores.parts(training, chief, terms),
-        "run_constants": steps.constants(training) + script_several.constants(job),
+        "run_constants": steps.constants(training)
+        + script_several.constants(job)
+        + script_checkpoints.constants(hands),
         "torch_imports": steps.imports(training, terms.target.startswith("F.") or bool(training.losses))
         + script_scores.imports(training)
         + script_data.torch_imports(job),
     }
+    parts |= kept
     own = ["import os\nimport random\n", "import time\n" if training.max_minutes is not None else ""]
     own += [data["imports"], script_distributed.imports(hands), steps.typing_imports(training)]
     own += [script_several.imports(job, spec)]
     data["imports"] = "".join(sorted(_merged("".join(own).splitlines()), key=_by_module))
     data["readers"] += script_several.helpers(job, spec) + steps.helpers(training) + script_scores.helpers(training)
     data["needs"] += ", and torchmetrics" * bool(training.metrics)
-    return _SCRIPT.substitute(
+    text = _SCRIPT.substitute(
         data,
         **parts,
         more_words=script_distributed.words(job) + words,
@@ -238,6 +242,8 @@ def training_script(
         seed=repr(training.seed),
         device=quoted(training.device),
     )
+    # Where it stands in an epoch is a part of a checkpoint.
+    return text.replace(steps.COUNTED, "step, seen, taken = step + 1, seen + len(every), number") if hands else text
 
 
 def _after(lines: str) -> str:

@@ -124,7 +124,7 @@ def functions(job: Job, hands: bool) -> str:
         or_tensor=" | Tensor" if argument else "",
         portion=portion,
     )
-    return text + (_FIRST if _decides(job.training) else "") + (_HANDS if hands else "")
+    return text + (_FIRST if hands or _decides(job.training) else "") + (_HANDS if hands else "")
 
 
 def _weights(job: Job) -> str:
@@ -182,4 +182,4 @@ def hands(on: bool) -> dict[str, str]:
 
 def imports(on: bool) -> str:
     """What it wants of the standard library."""
-    return "import sys\nimport threading\nimport time\n" if on else ""
+    return "import sys\nimport threading\nimport time\nfrom typing import Any\n" if on else ""

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
@@ -22,7 +23,7 @@ from app.remote.child import LOOK, STOP, Elsewhere, loaded
 from app.remote.lines import Clock, Reader
 from app.remote.place import Place
 from app.training.control import Control, NoWeights, Result
-from app.training.events import Event, Failed, Finished
+from app.training.events import Event, Failed, Finished, Saved, Started
 from app.training.job import Job, JobError
 from app.training.order import batch_count
 
@@ -97,9 +98,10 @@ def train(
     place: Place,
     threads: int | None = None,
     folder: Path | None = None,
+    resume: Path | None = None,
     grace: float = STOP,
 ) -> Iterator[Event]:
-    """Like `app.training.loop.train`, on `place.processes` processes; there are no checkpoints and no telemetry.
+    """Like `app.training.loop.train`, on `place.processes` processes; there is no telemetry.
 
     Model, script and weights are beside `folder`, that of a run's checkpoints, or nowhere. None of the processes is
     there any more when this generator is not.
@@ -111,7 +113,7 @@ def train(
             home = Path(stack.enter_context(scratch))
         else:
             home = folder.with_name(FOLDER)
-        run = _Group(job, control, home, grace)
+        run = _Group(job, control, home, grace, folder, resume)
         try:
             yield from run.events(place, threads)
         finally:
@@ -121,8 +123,12 @@ def train(
 class _Group:
     """torchrun and its processes."""
 
-    def __init__(self, job: Job, control: LineControl, home: Path, grace: float) -> None:
+    def __init__(
+        self, job: Job, control: LineControl, home: Path, grace: float, folder: Path | None, resume: Path | None
+    ) -> None:
         self.job, self.control, self._home, self._grace = job, control, home, grace
+        self._folder, self._resume = folder, resume
+        self._changed, self._kept = "", resume is not None
         self._agent: subprocess.Popen[bytes] | None = None
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._clock = Clock()
@@ -138,6 +144,8 @@ class _Group:
         )  # fmt: skip
         try:
             arguments = self._written()
+            if self._resume is not None:
+                arguments += self._resumed(self._resume, place, threads)
             self._start(arguments, place, threads)
         except (OSError, ValueError) as error:
             kind = "job" if isinstance(error, JobError) else "process"
@@ -154,8 +162,11 @@ class _Group:
             self._clock.follow(event)
             if isinstance(event, Finished):
                 ending = event
-            else:
-                yield event
+                continue
+            if isinstance(event, Started) and self._changed:
+                event = replace(event, changed=self._changed)
+            self._kept = self._kept or (isinstance(event, Saved) and not event.problem)
+            yield event
         assert self._agent is not None
         if ending is None:
             yield self._failed(reader)
@@ -168,6 +179,7 @@ class _Group:
         """Write the model and the script; returns the script and its arguments. Raises OSError, ValueError."""
         from app.export.layers import write_model
         from app.export.script import training_script, write_start
+        from app.export.script_checkpoints import SOURCE
 
         self._home.mkdir(parents=True, exist_ok=True)
         script = self._home / "train.py"
@@ -175,11 +187,26 @@ class _Group:
         script.write_text(training_script(self.job, hands=True), encoding="utf-8")
         write_start(self.job, script)
         (self._home / "trained" / "weights.pt").unlink(missing_ok=True)
-        return [str(script), "--json", "--out", str(self._home / "trained")]
+        (self._home / SOURCE).write_text(self.job.source.text, encoding="utf-8")
+        kept = ["--checkpoints", str(self._folder)] if self._folder is not None else []
+        return [str(script), "--json", "--out", str(self._home / "trained"), *kept]
+
+    def _resumed(self, path: Path, place: Place, threads: int | None) -> list[str]:
+        """Arguments that let them go on from a checkpoint. Raises CheckpointError for one of another net."""
+        import torch
+
+        from app.training import checkpoint
+
+        state = checkpoint.load(path)
+        checkpoint.check_source(state, path, self.job.source.text)
+        each = self.job.training.threads or _threads(place, threads)
+        now = {"torch": str(torch.__version__), "threads": each}
+        self._changed = checkpoint.changed(state.get("ran_on", {}), now)
+        self._clock.before = state["position"]["seconds"]
+        return ["--resume", str(path)]
 
     def _start(self, arguments: list[str], place: Place, threads: int | None) -> None:
-        each = max(1, (threads or os.cpu_count() or 1) // place.processes)
-        extra = {"OMP_NUM_THREADS": str(each), MARK: self._mark}
+        extra = {"OMP_NUM_THREADS": str(_threads(place, threads)), MARK: self._mark}
         if place.launch_blocking:
             extra["CUDA_LAUNCH_BLOCKING"] = "1"
         torchrun = ["-P", "-m", "app.remote.agent", "--standalone", "--nproc-per-node", str(place.processes)]
@@ -228,11 +255,16 @@ class _Group:
         assert self._agent is not None
         if self._late:
             how = f"had not stopped {self._grace:.0f} seconds after they were told to, and were ended"
-            return Failed("process", f"The {self._count} processes {how}.", _LOST, "", None, reader.epoch, reader.step)
+            message = f"The {self._count} processes {how}."
+            return Failed("process", message, self._cure, "", None, reader.epoch, reader.step)
         self._agent.wait()
         told = self._stderr.text()
         message = f"One of the {self._count} processes failed after step {reader.step:,}: {reason(told)}"
-        return Failed("process", message, _LOST, told, None, reader.epoch, reader.step)
+        return Failed("process", message, self._cure, told, None, reader.epoch, reader.step)
+
+    @property
+    def _cure(self) -> str:
+        return "It can go on from its newest checkpoint." if self._kept else _LOST
 
     def close(self) -> None:
         """Leave none of them behind."""
@@ -257,7 +289,12 @@ class _Group:
         end_marked(self._mark)
 
 
-_LOST = "A run on several processes takes no checkpoints, so what it learnt is lost."
+_LOST = "No checkpoint was taken, so what it learnt is lost. Set save_every to have one every so many steps."
+
+
+def _threads(place: Place, threads: int | None) -> int:
+    """How many threads each of the processes has."""
+    return max(1, (threads or os.cpu_count() or 1) // place.processes)
 
 
 def reason(told: str) -> str:

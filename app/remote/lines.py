@@ -106,14 +106,15 @@ class Reader:
         batches = self._batches(count) if self._batches is not None else max(1, math.ceil(count / size))
         return Started(
             fields["device"], self._note, epochs, size, batches, fields["seed"], fields["parameters"], (), count,
-            fields["validation_count"],
+            fields["validation_count"], fields.get("resumed_at", 0),
         )  # fmt: skip
 
 
 class Clock:
-    """Seconds since it was set going, less those for which it stood."""
+    """Seconds since it was set going, less those for which it stood, and with those of the run `before` it goes on."""
 
     def __init__(self) -> None:
+        self.before = 0.0
         self._began: float | None = None
         self._stood: float | None = None
 
@@ -124,7 +125,7 @@ class Clock:
         """Go on and stand with a run."""
         now = perf_counter()
         if isinstance(event, Started):
-            self._began, self._stood = now, None
+            self._began, self._stood = now - self.before, None
         elif isinstance(event, Paused) and self._stood is None:
             self._stood = now
         elif self._stood is not None and self._began is not None:

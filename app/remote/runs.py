@@ -39,7 +39,7 @@ def train(
         assert place.watched is not None
         return follow(place.watched, control)
     if isinstance(control, LineControl):
-        return train_on_several(job, control, place=place, threads=threads, folder=folder)
+        return train_on_several(job, control, place=place, threads=threads, folder=folder, resume=resume)
     if isinstance(control, ChildControl):
         return train_in_child(job, control, threads=threads, folder=folder, resume=resume, place=place)
     from app.training import loop

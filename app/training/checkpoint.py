@@ -93,11 +93,7 @@ def go_on(path: Path, source: str, shuffle: Generator, stepper: Stepper) -> tupl
     Raises CheckpointError for another net or other settings.
     """
     state = load(path)
-    if state["source"] != source:
-        raise CheckpointError(
-            f"{path.name} was taken of another net: its code differs from this one's. Restore the project of that "
-            "run, or start a new run from its weights."
-        )
+    check_source(state, path, source)
     try:
         stepper.restore(state)
     except (ValueError, RuntimeError, KeyError) as error:
@@ -109,6 +105,15 @@ def go_on(path: Path, source: str, shuffle: Generator, stepper: Stepper) -> tupl
     shuffle.set_state(at.order if at.batch and at.order is not None else state["shuffle"])
     restore_generators(state["generators"])
     return at, changed(state.get("ran_on", {}), ran_on())
+
+
+def check_source(state: dict[str, Any], path: Path, source: str) -> None:
+    """Raises CheckpointError for a checkpoint of another net."""
+    if state["source"] != source:
+        raise CheckpointError(
+            f"{path.name} was taken of another net: its code differs from this one's. Restore the project of that "
+            "run, or start a new run from its weights."
+        )
 
 
 def keep(folder: Path, name: str, state: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
-from app.remote.place import HERE, OWN_PROCESS, Place
+from app.remote.place import HERE, Place
 from app.training.events import Event, Failed, Finished, Paused, Resumed, Started
 from app.training.history import History
 from app.training.job import Job
@@ -145,8 +145,6 @@ class RunSession(QObject):
         self._count += 1
         run = Run(self._count, job, datetime.now(), history or History(), recorder=recorder)
         place = self.place if place is None else place
-        if resume is not None and place.processes > 1:
-            place = OWN_PROCESS  # the script on several processes takes no checkpoints
         old, self._thread = self._thread, TrainingThread(job, self, recorder=recorder, resume=resume, place=place)
         if old is not None:
             old.deleteLater()

@@ -1,0 +1,154 @@
+"""What a script that is watched has more: it takes checkpoints, as `app.training.checkpoint`, and goes on from them.
+
+Every process has a part in a checkpoint, the states of its random numbers; the first one writes it.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+from app.export.script_steps import Terms
+from app.training import checkpoint
+from app.training.choices import CLOSURE
+from app.training.config import TrainingConfig
+
+SOURCE = "source.txt"  # beside the script: the text of the net, by which a checkpoint is known
+
+_FUNCTIONS = '''
+
+
+def of_all(mine: Any) -> list[Any]:
+    """What each process has, in their order."""
+    found = [mine] * PROCESSES
+    if PROCESSES > 1:
+        distributed.all_gather_object(found, mine)
+    return found
+
+
+def written(folder: Path, name: str, state: dict[str, Any]) -> str:
+    """Write a checkpoint whole or not at all, and keep the newest two by step; returns what went wrong."""
+    temporary = folder / f".{name}.{os.getpid()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, folder / name)
+        for old in sorted(folder.glob("step-*.pt"))[:-2]:
+            old.unlink(missing_ok=True)
+    except (OSError, RuntimeError) as error:
+        temporary.unlink(missing_ok=True)
+        return f"{folder / name} could not be written: {error}. The run goes on without it."
+    return ""'''
+
+_OPTIONS = '''
+    parser.add_argument("--checkpoints", type=Path, help="folder for checkpoints; none are taken without")
+    parser.add_argument("--resume", type=Path, help="the checkpoint to go on from")'''
+
+_RESTORED = '''
+    at: dict[str, Any] = {{}}
+    if args.resume is not None:
+        state = torch.load(args.resume, map_location="cpu", weights_only=True)
+        at = state["position"]
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"]){objects}
+        shuffle.set_state(at["order"] if at["batch"] and at["order"] is not None else state["shuffle"])
+        known = state.get("ranks", [state["generators"]])
+        if RANK < len(known):
+            restore_generators(known[RANK])'''
+
+_KEEP = '''
+    epoch, done, taken, total = at.get("epoch", 0), at.get("done", 0), at.get("batch", 0), at.get("total", 0.0)
+    best, stale, order, clock = at.get("best"), at.get("stale", 0), at.get("order"), time.perf_counter()
+    step = at.get("step", 0){taken_over}
+
+    def keep(name: str) -> None:
+        """Take a checkpoint; all processes come here at the same time."""
+        if args.checkpoints is None or not step:
+            return
+        right, ranks = {right}, of_all(generators())
+        if RANK:
+            return
+        seconds = at.get("seconds", 0.0) + time.perf_counter() - clock
+        position = {{
+            "epoch": epoch, "done": done, "batch": taken, "step": step, "seconds": seconds, "total": total,
+            "correct": right, "best": best, "stale": stale, "order": order,
+        }}
+        state = {{
+            "tapedeck_checkpoint": {version}, "position": position, "source": SOURCE.read_text(encoding="utf-8"),
+            "shuffle": shuffle.get_state(), "generators": ranks[0], "ranks": ranks,
+            "ran_on": {{"torch": str(torch.__version__), "threads": torch.get_num_threads()}},
+            "model": dict(model.state_dict()), "optimizer": optimizer.state_dict(),
+            "schedule": {schedule}, "scaler": {scaler},
+            "average": {average}, "waiting": {waiting},
+            "gradients": {gradients},
+        }}
+        problem = written(args.checkpoints, name, state)
+        say("saved", step=step, path=str(args.checkpoints / name), problem=problem)
+'''
+
+_SKIPPED = '''
+        skipped = taken if epoch == done + 1 else 0
+        if skipped:
+            total, seen = at["total"], sum(map(len, batches[:skipped])){correct}'''
+
+_NAMES = ("kept_functions", "kept_options", "restored", "resumed_at", "keeper", "first", "order_kept", "skipped",
+          "kept_step", "kept_epoch", "kept_best", "kept_last")  # fmt: skip
+
+
+def parts(config: TrainingConfig, terms: Terms, on: bool) -> dict[str, str]:
+    """What goes where in the text of the script; nothing of it in one that nobody watches."""
+    if not on:
+        return {**dict.fromkeys(_NAMES, ""), "first": "1"}
+    waits = config.accumulate > 1 and config.optimizer.name != CLOSURE
+    objects = [name for name, there in (
+        ("schedule", config.schedule is not None), ("scaler", config.amp == "float16"),
+        ("average", config.ema is not None),
+    ) if there]  # fmt: skip
+    loaded = "".join(f'\n        {name}.load_state_dict(state["{name}"])' for name in objects)
+    if waits:
+        loaded += (
+            "\n        for name, parameter in model.named_parameters():"
+            '\n            gradient = state["gradients"].get(name)'
+            "\n            parameter.grad = gradient.to(parameter) if gradient is not None else None"
+        )
+    taken_over = "\n    waiting = state[\"waiting\"] if at else 0" if waits else ""
+    if config.max_minutes is not None:
+        taken_over += '\n    began -= at.get("seconds", 0.0)'
+    states = {name: f"{name}.state_dict()" if name in objects else "None" for name in ("schedule", "scaler")}
+    grown = "{n: p.grad for n, p in model.named_parameters() if waiting and p.grad is not None}"
+    keep = _KEEP.format(
+        right="int(over_all(correct))" if terms.correct else "0", version=checkpoint.VERSION, **states,
+        average="dict(average.state_dict())" if "average" in objects else "None",
+        waiting="waiting" if waits else "0", gradients=grown if waits else "{}",
+        taken_over=taken_over + (
+            '\n    correct = torch.zeros((), dtype=torch.int64, device=device)' if terms.correct else ""
+        ),
+    )  # fmt: skip
+    correct = '\n            correct += 0 if RANK else at["correct"]' if terms.correct else ""
+    every = ""
+    if config.save_every:
+        every = f'\n            if step % {config.save_every} == 0:\n                keep(f"step-{{step:08d}}.pt")'
+    functions = "".join(
+        f"\n\n\n{inspect.getsource(one).rstrip()}" for one in (checkpoint.generators, checkpoint.restore_generators)
+    )
+    return {
+        "kept_functions": functions + _FUNCTIONS,
+        "kept_options": _OPTIONS,
+        "restored": _RESTORED.format(objects=loaded),
+        "resumed_at": ', **({"resumed_at": at["step"]} if at else {})',
+        "keeper": keep,
+        "first": "done + 1",
+        "order_kept": "        order = order if taken and epoch == done + 1 else shuffle.get_state()\n",
+        "skipped": _SKIPPED.format(correct=correct),
+        "kept_step": every,
+        "kept_epoch": "\n        done, taken = epoch, 0",
+        "kept_best": '\n        if stale == 0:\n            keep("best.pt")',
+        "kept_last": '    keep("last.pt")\n',
+    }
+
+
+def constants(on: bool) -> str:
+    """Where the text of the net lies."""
+    return f'SOURCE = Path(__file__).with_name("{SOURCE}")\n' if on else ""
