@@ -173,8 +173,8 @@ def known_models() -> tuple[Known, ...]:
 
     models = import_torchvision("models")
     found = []
-    for name in models.list_models():
-        rooms = models.get_model_builder(name).__module__.split(".")[2:-1]
+    for name in model_import.known_names(models):
+        rooms = models.get_model_builder(name.partition(".")[0]).__module__.split(".")[2:-1]
         kind = rooms[0].replace("_", " ") if rooms else "classification"
         found.append(Known(name, kind, model_import.usual_input(name)))
     return tuple(found)

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 _INPUT = re.compile(r"(?P<sizes>\d+(?:x\d+)*)(?::(?P<dtype>[a-z]+\d*))?")
 # What torchvision's pictures and clips are, where no weights say it.
-_PICTURE, _CLIP = (3, 224, 224), (3, 16, 112, 112)
+_PICTURE, _CLIP, _SCENE = (3, 224, 224), (3, 16, 112, 112), (3, 320, 320)
+BACKBONE = "backbone"  # what computes with tensors in a model that detects
 
 
 class ImportFailed(ValueError):
@@ -58,15 +59,17 @@ class ModelSource:
 
 
 def parse_source(text: str) -> ModelSource:
-    """`torchvision:resnet18`, `file.py:Class` or `file.py:make_model()`. Raises ImportFailed.
+    """`torchvision:resnet18`, a part of it as `torchvision:resnet18.layer1`, `file.py:Class` or `file.py:make_model()`.
+    Raises ImportFailed.
 
-    >>> str(parse_source("nets/mine.py:make()"))
-    'nets/mine.py:make()'
+    >>> str(parse_source("nets/mine.py:make()")), parse_source("torchvision:resnet18.layer1").name
+    ('nets/mine.py:make()', 'resnet18.layer1')
     """
     file, colon, name = text.rpartition(":")
     call = name.endswith("()")
     name = name.removesuffix("()")
-    if not colon or not name.isidentifier():
+    whole, *parts = name.split(".") if file == "torchvision" else [name]
+    if not colon or not whole.isidentifier() or not all(part.replace("_", "a").isalnum() for part in parts):
         raise ImportFailed(f"{text!r} is no model; write torchvision:resnet18, file.py:Class or file.py:make_model()")
     if file == "torchvision":
         return ModelSource("", name)
@@ -125,22 +128,30 @@ def names_in(text: str) -> tuple[str, ...]:
 def make_torchvision(
     name: str, arguments: Mapping[str, Any], pretrained: bool = False, blank: bool = False
 ) -> nn.Module:
-    """One of torchvision's models, its weights random, or those that lie on the disk already. With `blank` nobody wants
-    them, and what would be random is zero, which is much faster. Raises ImportFailed."""
+    """One of torchvision's models, or a part of one, its weights random, or those that lie on the disk already. With
+    `blank` nobody wants them, and what would be random is zero, which is much faster. Raises ImportFailed."""
     from app.torchvision_import import import_torchvision
 
     models = import_torchvision("models")
+    name, _, part = name.partition(".")
     if name not in models.list_models():
         near = [known for known in models.list_models() if known.startswith(name[:4])]
         raise ImportFailed(f"torchvision has no model {name}" + (f"; there are {', '.join(near[:8])}" if near else ""))
+    if name in models.list_models(module=models.detection) and not part:
+        raise ImportFailed(
+            f"{name} takes a list of pictures and gives a list of dicts (boxes, labels, scores), and losses in "
+            f"training, which no drawing does. Import the net in it: torchvision:{name}.{BACKBONE}"
+        )
     given = dict(arguments)
     try:
         if not pretrained:
             if "weights_backbone" in inspect.signature(models.get_model_builder(name)).parameters:
                 given = {"weights_backbone": None, **given}
             with _blank() if blank else contextlib.nullcontext():
-                return models.get_model(name, weights=None, **given)
-        return _with_known_weights(models, name, given)
+                model = models.get_model(name, weights=None, **given)
+        else:
+            model = _with_known_weights(models, name, given)
+        return model.get_submodule(part)
     except ImportFailed:
         raise
     except Exception as error:  # whatever a constructor raises is about its arguments
@@ -183,15 +194,25 @@ def _with_known_weights(models: Any, name: str, arguments: Mapping[str, Any]) ->
     return model
 
 
+def known_names(models: Any) -> list[str]:
+    """What of torchvision's models can be imported: of those that detect, the net in them."""
+    detecting = models.list_models(module=models.detection)
+    return [f"{name}.{BACKBONE}" if name in detecting else name for name in models.list_models()]
+
+
 def usual_input(name: str) -> ModelInput:
-    """What one of torchvision's models is made for: the crop that its weights want."""
+    """What one of torchvision's models is made for: the crop that its weights want. Of a part it is that of the
+    whole model, which is right for what stands first in it."""
     from app.torchvision_import import import_torchvision
 
     models = import_torchvision("models")
+    name = name.partition(".")[0]
     sizes = _CLIP if name in models.list_models(module=models.video) else _PICTURE
     try:
         crop = models.get_model_weights(name).DEFAULT.transforms().crop_size
     except (ValueError, AttributeError):
+        if name in models.list_models(module=models.detection):
+            return ModelInput((2, *_SCENE))  # of a last map of one place, one sample has no statistics
         return ModelInput((1, *sizes))
     crop = tuple(crop) if isinstance(crop, list | tuple) else (crop,)
     crop = crop * 2 if len(crop) == 1 else crop

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from app import model_import, project_file
+from app.builder.catalog import catalog
 from app.project import Project
 from app.torchvision_import import import_torchvision
 from scripts.import_check import PREPARED, ROOT, Clean, Table, drawn_row
@@ -167,9 +168,8 @@ def imported(public: Public, file: Path) -> Project:
         try:
             source = model_import.ModelSource(str(file), "make", True)
             inputs = tuple(map(model_import.parse_input, public.inputs.split()))
-            project_file.write(
-                model_import.project_of(model_import.make_from_file(source, {}), inputs, public.name), left
-            )
+            project = model_import.project_of(model_import.make_from_file(source, {}), inputs, public.name)
+            project_file.write(model_import.with_batch(project, inputs, catalog()), left)
             code = 0
         except Exception as error:  # its words are for the parent
             left.with_suffix(".why").write_text(f"{type(error).__name__}: {error}")
