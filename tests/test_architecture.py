@@ -81,6 +81,7 @@ ARROWS = {
     "builder.drawing": "drawing",
     "autograd": "telemetry.histogram",  # how values are spread is counted in one place
     "autograd.drawing": "drawing",
+    "autograd.checkpointing": "drawing",  # how bytes are written
     "training": "data telemetry",
     "telemetry": "",
     "runs": "project project_file run_file data training telemetry weights_files export.weights",  # what is kept of one

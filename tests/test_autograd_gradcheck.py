@@ -69,7 +69,7 @@ def inputs(report: GradcheckReport) -> set[str]:
 def test_a_net_with_its_loss_passes_and_the_notes_lesson_is_told() -> None:
     model = Net()
     before = copy.deepcopy(model.state_dict())
-    report = check_net(subject(model))
+    report = check_net(subject(model), budget=160)
     assert report.passed and report.what == "the whole net"
     assert inputs(report) == {"input 0", *dict(model.named_parameters())}
     assert report.worst is not None and report.worst.relative < 1e-5
@@ -102,13 +102,13 @@ def test_a_wrong_custom_function_is_found_with_the_element() -> None:
 
 def test_a_wrong_function_inside_a_net_fails_the_net_and_its_node_alone() -> None:
     wrong = subject(Net(Forgetful.apply))
-    assert not check_net(wrong).passed
+    assert not check_net(wrong, budget=120).passed
     with wrong.hold() as graph:
         tape = graph.tape
     verdicts = {}
     for node in tape.nodes:
         if not node.is_leaf:
-            report = check_node(wrong, tape, node)
+            report = check_node(wrong, tape, node, budget=90)
             verdicts[node.name] = report.passed
             if node.name == "ForgetfulBackward":
                 assert report.what == "custom Function Forgetful" and not report.note
@@ -182,10 +182,10 @@ def test_a_point_without_derivative_is_flagged_and_not_called_wrong(function: An
 
 
 def test_chance_is_named_and_does_not_spoil_the_check() -> None:
-    report = check_net(subject(Net(nn.Dropout(0.5))))
+    report = check_net(subject(Net(nn.Dropout(0.5))), budget=120)
     assert report.passed and [place.op for place in report.random] == ["dropout"]
     assert any(text.startswith("dropout at line") and "draws random numbers" in text for text in report.sentences)
-    assert not check_net(Subject(Net(nn.Dropout(0.5)), (X,), train=False)).random
+    assert not check_net(Subject(Net(nn.Dropout(0.5)), (X,), train=False), budget=60).random
 
 
 def test_a_function_with_a_memory_cannot_be_checked() -> None:

@@ -56,7 +56,7 @@ def test_a_checkpointed_part_keeps_its_input_alone(reentrant: bool) -> None:
         assert len(words) == 1 and words[0].startswith("A reentrant checkpoint: one opaque node")
     else:
         assert names(tape) == names(plain) and tape.held < plain.held
-        assert len(words) == 1 and words[0].startswith("Checkpointed (use_reentrant=False)")
+        assert words and all(text.startswith("Checkpointed (use_reentrant=False)") for text in words)
     assert "forward" not in vars(model[1])
 
 

@@ -94,7 +94,7 @@ def hold(
     """
     given = inputs if isinstance(inputs, tuple) else (inputs,)
     with ExitStack() as undo:
-        undo.enter_context(_as_it_was(model, train))
+        undo.enter_context(as_it_was(model, train))
         undo.enter_context(special.applied(model))
         with around if around is not None else nullcontext():
             graph = _capture(model, given, loss, target, source, train, FrozenMap(labels or {}), special)
@@ -211,7 +211,7 @@ def make_loss(choice: LossChoice) -> nn.Module:
 
 
 @contextmanager
-def _as_it_was(model: nn.Module, train: bool) -> Iterator[None]:
+def as_it_was(model: nn.Module, train: bool) -> Iterator[None]:
     """Train or eval mode for a while; afterwards modes and buffers are as before."""
     import torch
 
@@ -246,9 +246,8 @@ def _capture(
         with nullcontext() if special.compile else recorder:  # hooks would break a compiled graph into pieces
             output = model(*inputs)
         answered = torch._C._autograd._get_sequence_nr()
-        answer = output if loss is None or getattr(loss, "whole", False) else _first_tensor(output)
-        value = None if loss is None else loss(answer, target)
-    ends = special.chosen(_tensors(output)) if value is None else [value]
+        value = None if loss is None else loss_of(loss, output, target)
+    ends = special.chosen(tensors_of(output)) if value is None else [value]
     if not any(tensor.requires_grad for tensor in ends):
         raise NoGraph(_why_no_graph(model))
     second = SecondOrder(ends, model.parameters(), walk(ends)[0]) if special.second_order else None
@@ -283,6 +282,11 @@ def _capture(
             text=source.text if source is not None else "",
         )
     return LiveGraph(tape, nodes, ends, model, inputs, target)
+
+
+def loss_of(loss: Callable[[Any, Any], Tensor], output: Any, target: Any) -> Tensor:
+    """The loss of what a net answered: of its first tensor, or of all where the loss is one of the whole."""
+    return loss(output if getattr(loss, "whole", False) else first_tensor(output), target)
 
 
 def record_of(
@@ -342,7 +346,7 @@ def _storage_table(model: nn.Module, inputs: tuple[Tensor, ...], target: Tensor 
     table = StorageTable()
     table.mark(model.parameters(), "parameter")
     table.mark(model.buffers(), "buffer")
-    table.mark((*inputs, *_tensors(target)), "input")
+    table.mark((*inputs, *tensors_of(target)), "input")
     if isinstance(loss, torch.nn.Module):
         table.mark(loss.parameters(), "parameter")
         table.mark(loss.buffers(), "buffer")
@@ -356,15 +360,17 @@ def _parameter_names(model: nn.Module) -> dict[int, tuple[str, ...]]:
     return names
 
 
-def _tensors(output: Any) -> list[Tensor]:
+def tensors_of(output: Any) -> list[Tensor]:
+    """Every tensor in what a net answered, in order."""
     import torch
     from torch.utils._pytree import tree_leaves
 
     return [leaf for leaf in tree_leaves(output) if isinstance(leaf, torch.Tensor)]
 
 
-def _first_tensor(output: Any) -> Tensor:
-    tensors = _tensors(output)
+def first_tensor(output: Any) -> Tensor:
+    """The first of them. Raises CaptureError if there is none."""
+    tensors = tensors_of(output)
     if not tensors:
         raise CaptureError("The net answers with no tensor, so there is nothing to compute a loss from.")
     return tensors[0]

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from app import rng
-from app.autograd.capture import CaptureError
+from app.autograd.capture import CaptureError, loss_of
 from app.autograd.finite_differences import Function, check
 from app.autograd.gradcheck_report import GradcheckReport, upper
 from app.autograd.places import Places
@@ -36,7 +36,7 @@ def check_net(subject: Subject, *, budget: int = BUDGET, cancelled: Cancelled = 
         output = own[0](*inputs)
         if own[1] is None:
             return output
-        return own[1](output if getattr(own[1], "whole", False) else _first(output), target)
+        return loss_of(own[1], output, target)
 
     targets = sum(isinstance(leaf, Tensor) for leaf in tree_leaves(subject.target))
     names = ("",) * len(subject.inputs) + (None,) * targets
@@ -97,10 +97,6 @@ def _again(call: Call) -> Callable[[Any, Any], Any]:
         return given[0][0] if result is None else result  # __setitem__ answers by what it wrote to
 
     return run
-
-
-def _first(output: Any) -> Tensor:
-    return next(leaf for leaf in tree_leaves(output) if isinstance(leaf, torch.Tensor))
 
 
 def _checked(

@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from app import rng
-from app.autograd.capture import CaptureError, ForwardFailed, LossChoice, failure_of, hold, made_ready
+from app.autograd.capture import (
+    CaptureError,
+    ForwardFailed,
+    LossChoice,
+    failure_of,
+    hold,
+    loss_of,
+    made_ready,
+    tensors_of,
+)
 from app.autograd.live import LiveGraph
 from app.autograd.tape import Label
 from app.frozen import FrozenMap
@@ -53,6 +62,11 @@ class Subject:
                 raise
             failure = failure_of(error, self.source)
         raise failure
+
+    def forward(self) -> list[Tensor]:
+        """Run the net and its loss as they are, with nobody looking: the loss, or all outputs without one."""
+        output = self.model(*self.inputs)
+        return tensors_of(output) if self.loss is None else [loss_of(self.loss, output, self.target)]
 
 
 def prepare(
@@ -102,11 +116,16 @@ def run_backward(graph: LiveGraph) -> str:
 
     Gradients are added to `.grad`; see `gradients_kept`.
     """
-    import torch
-
-    ends = [end for end in graph.ends if end.requires_grad]
     try:
-        torch.autograd.backward(ends, [torch.ones_like(end) for end in ends])
+        backward_of(graph.ends)
     except RuntimeError as error:
         return str(error)
     return ""
+
+
+def backward_of(ends: list[Tensor]) -> None:
+    """Backward from those that require a gradient, with ones where an end is no scalar."""
+    import torch
+
+    roots = [end for end in ends if end.requires_grad]
+    torch.autograd.backward(roots, [torch.ones_like(root) for root in roots])

@@ -1,0 +1,52 @@
+"""The largest number of bytes that are alive at one time while something runs, counted at torch's operations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+
+class Peak(TorchDispatchMode):
+    """A context; afterwards `bytes` is the most that was alive at once of what operations made in it.
+
+    Forward and backward are counted alike: activations, gradients, and what lies between. What was there before (the
+    tensors in `before`: parameters, a batch) does not count, and neither does what a kernel takes for itself.
+    """
+
+    def __init__(self, before: Iterable[torch.Tensor]) -> None:
+        super().__init__()
+        self._known = {key for tensor in before for key in _keys(tensor)}
+        self._alive: dict[int, tuple[StorageWeakRef, int]] = {}
+        self._now = 0
+        self.bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided:
+                self._add(leaf)
+        return result
+
+    def _add(self, tensor: torch.Tensor) -> None:
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self._known or key in self._alive:
+            return
+        self._alive[key] = (StorageWeakRef(storage), storage.nbytes())
+        self._now += storage.nbytes()
+        if self._now > self.bytes:  # what is gone is still in the sum, so look before believing it
+            self._sweep()
+            self.bytes = max(self.bytes, self._now)
+
+    def _sweep(self) -> None:
+        for key in [key for key, (storage, _) in self._alive.items() if storage.expired()]:
+            self._now -= self._alive.pop(key)[1]
+
+
+def _keys(tensor: torch.Tensor) -> tuple[int, ...]:
+    return (tensor.untyped_storage()._cdata,) if tensor.layout is torch.strided else ()
