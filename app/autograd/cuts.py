@@ -36,6 +36,7 @@ _HERE = __file__.removesuffix("cuts.py")
 _TO_NUMBER = {"item": "item", "tolist": "item", "__float__": "item", "__int__": "item", "__index__": "item",
               "__complex__": "item", "numpy": "numpy", "__array__": "numpy", "to_dlpack": "numpy",
               "__dlpack__": "numpy"}  # fmt: skip
+_ABOUT_GRAD = frozenset(("backward", "__set__", "zero_", "_foreach_zero_"))
 _COMPARISONS = frozenset(
     "eq ne lt le gt ge equal isclose __eq__ __ne__ __lt__ __le__ __gt__ __ge__ logical_and logical_or logical_not "
     "isnan isinf isfinite greater less greater_equal less_equal not_equal".split()
@@ -85,7 +86,8 @@ class CutWatcher:
     """A context around a forward pass and its loss; afterwards `found` tells.
 
     `requires` maps the drawing's nodes, and `layer_requires` the modules' paths, to whether the last tensor that they
-    computed requires a gradient.
+    computed requires a gradient. `backwards` are the places where `backward()` was called; `cleared` and `zeroed` tell
+    of tensors whose `.grad` was set to None, and of gradients that were filled with zeros, where that was last done.
     """
 
     def __init__(self, model: Module | None = None, source: Source | None = None) -> None:
@@ -94,6 +96,9 @@ class CutWatcher:
         self.layer_requires: dict[str, bool] = {}
         self.used: dict[int, Place] = {}
         self.outputs: list[Any] = []
+        self.backwards: list[Place] = []
+        self.cleared: Any = WeakIdKeyDictionary()
+        self.zeroed: Any = WeakIdKeyDictionary()
         self._model = model
         self._seen: list[_Seen] = []
         self._taints: Any = WeakIdKeyDictionary()
@@ -120,7 +125,7 @@ class CutWatcher:
         self._seen, self._made, self.outputs, self._taints = [], [], [], WeakIdKeyDictionary()
 
     def _answered(self, _module: Module, _args: Any, output: Any) -> None:
-        self.outputs = _tensors(output)
+        self.outputs = tensors_in(output)
 
     # -- while it runs -------------------------------------------------------------------------------------------------
 
@@ -131,10 +136,12 @@ class CutWatcher:
             name = getattr(getattr(func, "__self__", None), "__name__", "")
             if name != "data":
                 return func(*args, **kwargs)
+        if name in _ABOUT_GRAD:
+            self._note_grad(name, func, args, frame)
         if name in _NOT_VALUES or name == "__set__" or _is_capture(frame) or not self.places.origins.listening:
             return func(*args, **kwargs)
         with torch._C.DisableTorchFunction():
-            inputs = _tensors((args, kwargs))
+            inputs = tensors_in((args, kwargs))
             alive = [(tensor, get_gradient_edge(tensor).node) for tensor in inputs if tensor.requires_grad]
         started = torch._C._autograd._get_sequence_nr()
         result = func(*args, **kwargs)
@@ -142,12 +149,23 @@ class CutWatcher:
             self._note(name, inputs, alive, args, kwargs, result, started, frame)
         return result
 
+    def _note_grad(self, name: str, func: Any, args: Any, frame: FrameType | None) -> None:
+        with torch._C.DisableTorchFunction():
+            if name == "backward":
+                self.backwards.append(self.places.here(frame, name))
+            elif name == "__set__":
+                if getattr(getattr(func, "__self__", None), "__name__", "") == "grad" and args[1] is None:
+                    self.cleared[args[0]] = self.places.here(frame, "zero_grad")
+            else:
+                for tensor in tensors_in(args):
+                    self.zeroed[tensor] = self.places.here(frame, "zero_grad")
+
     def _note(self, name: str, inputs: Any, alive: Any, args: Any, kwargs: Any, result: Any, started: int,
               frame: FrameType | None) -> None:  # fmt: skip
         taint: frozenset[int] = frozenset().union(*(self._taints.get(tensor, ()) for tensor in inputs))
         ended = torch._C._autograd._get_sequence_nr()
         writes = _is_write(name) or "out" in kwargs
-        outputs = _tensors(args[:1]) if _is_write(name) else _tensors(result)
+        outputs = tensors_in(args[:1]) if _is_write(name) else tensors_in(result)
         place: Place | None = None
         if alive or ended > started or any(output.is_floating_point() for output in outputs):
             place = self.places.here(frame, name)
@@ -252,7 +270,8 @@ def _is_capture(frame: FrameType | None) -> bool:
     return path.startswith(_HERE) and not path.endswith("layers.py")
 
 
-def _tensors(value: Any) -> list[Any]:
+def tensors_in(value: Any) -> list[Any]:
+    """Every tensor in a value."""
     if isinstance(value, torch.Tensor):
         return [value]
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
