@@ -107,9 +107,9 @@ TORCH_MODULES = """
     builder.constructor_code builder.containers builder.dependence builder.made_code builder.cost
     builder.custom_calls builder.explain builder.explain_joins builder.explain_layers builder.explain_shapes
     builder.explain_told builder.findings builder.importer builder.introspect builder.shapes builder.step_problems
-    builder.variables data.file_readers data.loaders data.preview data.readers data.splits data.targets data.transforms
-    export telemetry training.checkpoint training.recipes training.several training.choices training.devices
-    training.loop training.metrics
+    builder.variables data.file_readers data.loaders data.preview data.readers data.splits data.streams data.targets
+    data.transforms export telemetry training.checkpoint training.recipes training.several training.choices
+    training.devices training.loop training.metrics
 """
 HEAVY = {"torch", "torchvision", "sklearn", "scipy", "safetensors"}
 

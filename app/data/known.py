@@ -50,6 +50,13 @@ _TENSORS = (
 _PICTURES = (
     Option("size", "literal", (64, 64), doc="Height and width that every picture is resized to."),
     Option("colour", "bool", True, doc="Three channels, or one of grey."),
+    Option("keep", "choice", "auto", choices=("auto", "memory", "disk"),
+           doc="In memory all are read before the run; left on the disk each is read when its batch comes. auto: in "
+           "memory if they take less than half of it."),
+    Option("workers", "int", 0, minimum=0, maximum=64,
+           doc="Threads that read what is left on the disk, the next batch while one is learnt from."),
+    Option("timeout", "float", 120.0, minimum=0, maximum=86_400, doc="Seconds that a picture may take; 0 for ever."),
+    Option("pin_memory", "bool", False, doc="Send batches to a GPU from pinned memory, without waiting for it."),
 )
 _DATASET = (
     Option("dataset", "str", "", doc="Name of the class; the only one of the file where none is named."),

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset
 
-from app.data import facts, file_readers, own_dataset, readers, surveys
+from app.data import facts, file_readers, own_dataset, readers, streams, surveys
 from app.data.config import DataConfig
 from app.data.known import DIGITS
 from app.data.samples import TensorSamples
@@ -37,7 +37,7 @@ from app.data.transforms import readying
 from app.frozen import FrozenMap
 from app.rng import borrowed
 
-Pair = tuple[Tensor, Any]  # inputs, and labels: a tensor, or Targets
+Pair = tuple[Any, Any]  # inputs: a tensor, or Streamed; labels: a tensor, or Targets
 Parts = tuple[Pair, Pair, Pair]
 
 
@@ -69,7 +69,7 @@ class Found:
     """What was read of a person's files: all samples before they are split."""
 
     spec: SourceSpec
-    inputs: Tensor
+    inputs: Any  # a tensor, or Streamed
     labels: Any  # a tensor, or Targets
 
 
@@ -115,7 +115,7 @@ def _read_files(config: DataConfig, watch: Watch) -> Found:
 
 
 def _described(
-    spec: SourceSpec, path: Path, survey: surveys.Survey, inputs: Tensor, labels: Any, bad: tuple[str, ...]
+    spec: SourceSpec, path: Path, survey: surveys.Survey, inputs: Any, labels: Any, bad: tuple[str, ...]
 ) -> SourceSpec:
     """What is known of files once they are read."""
     targets = survey.targets
@@ -166,7 +166,8 @@ def _split(config: DataConfig, spec: SourceSpec, options: Mapping[str, Any], who
         split = stratified_split(ids, *shares, config.split_seed)
     if options.get("standardise"):
         inputs = standardised(inputs, split[0])
-    training, validation, test = ((inputs[part], labels[part]) for part in split)
+    streamed = isinstance(inputs, streams.Streamed)
+    training, validation, test = ((inputs.part(p) if streamed else inputs[p], labels[p]) for p in split)
     return training, validation, test
 
 
@@ -236,6 +237,10 @@ _WHOLE: dict[str, Callable[[Mapping[str, Any]], Pair]] = {
     **{f"sklearn.{name}": lambda options, name=name: readers.read_table(name)  # type: ignore[misc]
        for name in ("iris", "wine", "breast_cancer")},
 }  # fmt: skip
+def _pictures(path: Path, *, watch: Watch, **how: Any) -> tuple[Any, Tensor, list[str]]:
+    return (streams.stream_pictures if "workers" in how else file_readers.read_pictures)(path, watch=watch, **how)
+
+
 def _own(path: Path, name: str, workers: int, timeout: float, watch: Watch) -> tuple[Tensor, Tensor, list[str]]:
     dataset: Any = own_dataset.make(path, name)
     if workers and not isinstance(dataset, IterableDataset):
@@ -246,7 +251,7 @@ def _own(path: Path, name: str, workers: int, timeout: float, watch: Watch) -> t
 _FILES: dict[str, Callable[..., tuple[Tensor, Tensor, list[str]]]] = {
     "file.csv": file_readers.read_csv,
     "file.tensors": file_readers.read_tensors,
-    "file.pictures": file_readers.read_pictures,
+    "file.pictures": _pictures,
     "file.text": file_readers.read_text,
     own_dataset.KEY: _own,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import tee
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -29,12 +30,13 @@ class Samples(Protocol):
 
 @dataclass(frozen=True)
 class TensorSamples:
-    """Samples that lie on the device as they are: inputs (N, ...) and labels (N, ...), or Targets of several.
+    """Samples that lie on the device as they are: inputs (N, ...) and labels (N, ...), or Targets of several. Inputs
+    that stay on the disk are Streamed in their place.
 
     `ready` makes of the inputs of a batch what the net gets; None where they are that already.
     """
 
-    inputs: Tensor
+    inputs: Any
     labels: Any
     ready: Callable[[Tensor], Tensor] | None = None
 
@@ -42,8 +44,12 @@ class TensorSamples:
         return len(self.inputs)
 
     def batches(self, chunks: Iterable[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+        held = self.inputs
+        if hasattr(held, "ahead"):
+            chunks, coming = tee(chunks)
+            held = held.ahead(coming)
         for chunk in chunks:
-            inputs = self.inputs[chunk]
+            inputs = held[chunk]
             yield (self.ready(inputs) if self.ready is not None else inputs), self.labels[chunk]
 
     def to(self, device: str) -> TensorSamples:

@@ -224,21 +224,27 @@ def survey_pictures(path: Path, options: Mapping[str, Any]) -> Survey:
     if len(options["size"]) != 2:
         raise DataError(f"size is {options['size']!r}; it must be a height and a width.")
     count = sum(file.is_file() for name in classes for file in (path / name).rglob("*"))
-    _must_fit(path, count * (3 if options["colour"] else 1) * options["size"][0] * options["size"][1])
-    return Survey({"classes": classes, "size": options["size"], "colour": options["colour"]}, CLASSES, classes)
+    size = count * (3 if options["colour"] else 1) * options["size"][0] * options["size"][1]
+    arguments: dict[str, Any] = {"classes": classes, "size": options["size"], "colour": options["colour"]}
+    notes: tuple[str, ...] = ()
+    if options["keep"] == "disk" or (options["keep"] == "auto" and not fits(size)):
+        arguments |= {"workers": options["workers"], "timeout": options["timeout"], "pin": options["pin_memory"]}
+        notes = ("They stay on the disk, and each is read when its batch comes.",)
+    elif not fits(size):
+        raise DataError(
+            f"The pictures of {path.name} need {size / 1e9:,.1f} GB at this size, more than half of the memory of this "
+            "machine. Leave them on the disk (keep), or make size smaller."
+        )
+    return Survey(arguments, CLASSES, classes, notes=notes)
 
 
-def _must_fit(path: Path, size: int) -> None:
-    """Refuse what would fill the memory of this machine, of which half is left to others. Raises DataError."""
+def fits(size: int) -> bool:
+    """Whether so many bytes can be kept in the memory of this machine, of which half is left to others."""
     try:
         room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # Windows does not tell it so
-        return
-    if size > room / 2:
-        raise DataError(
-            f"The pictures of {path.name} need {size / 1e9:,.1f} GB at this size, and this machine has "
-            f"{room / 1e9:,.1f} GB. Make size smaller."
-        )
+        return True
+    return size <= room / 2
 
 
 def survey_text(path: Path, options: Mapping[str, Any]) -> Survey:

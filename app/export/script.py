@@ -51,7 +51,7 @@ $processes_constants$run_constants$constants
 $readers
 
 
-def load_data($load_arguments) -> tuple[Tensor, $labels, Tensor, $labels]:
+def load_data($load_arguments) -> tuple[$held, $labels, $held, $labels]:
     """Training and validation data: $data_words, twice."""
 $load
 
@@ -66,7 +66,7 @@ def pick_device(name: str) -> torch.device:
 
 
 def evaluate(
-    model: nn.Module, loss_function: nn.Module, samples: Tensor, labels: $labels
+    model: nn.Module, loss_function: nn.Module, samples: $held, labels: $labels
 ) -> tuple[float | None, float | None$scores_type]:
     """Mean loss and accuracy in eval mode; None for both if there are no samples."""
     if not len(samples):
@@ -118,7 +118,7 @@ $before$hands$keeper
     for epoch in range($first, args.epochs + 1):
         model.train()
         total, seen$nothing
-$order_kept$order$skipped
+$order_kept$order$skipped$ahead
         $numbered
 $part$step
 $counted
@@ -196,6 +196,8 @@ def training_script(
     parts = {
         **script_data.accuracy(terms, chief),
         "labels": "Targets" if spec.targets else "Tensor",
+        "held": "Streamed" if script_data.is_streamed(spec) else "Tensor",
+        "ahead": _ahead(hands) if script_data.is_streamed(spec) else "",
         "parts": steps.told_parts(training),
         "seeds": steps.seeds(training),
         "made": steps.made(training, script_data.balance(job, spec), terms.several),
@@ -244,6 +246,12 @@ def training_script(
     )
     # Where it stands in an epoch is a part of a checkpoint.
     return text.replace(steps.COUNTED, "step, seen, taken = step + 1, seen + len(every), number") if hands else text
+
+
+def _ahead(hands: bool) -> str:
+    """The lines that tell samples on the disk which batches are to come."""
+    batches = "batches[skipped:]" if hands else "batches"
+    return f"\n        if PROCESSES == 1:\n            samples = samples.ahead({batches})"
 
 
 def _after(lines: str) -> str:

@@ -101,6 +101,11 @@ def _constants(data: DataConfig, spec: SourceSpec, reading: Reading) -> list[str
     return [*lines, *reading.constants]
 
 
+def is_streamed(spec: SourceSpec) -> bool:
+    """Whether samples are read when their batch comes."""
+    return spec.key == "file.pictures" and "workers" in spec.arguments
+
+
 def _split_lines(spec: SourceSpec, options: Mapping[str, Any], reading: Reading) -> list[str]:
     first = f'labels["{spec.targets[0].name}"]' if spec.targets else "labels"
     ids = first if spec.task == CLASSES else "torch.zeros(len(labels))"
@@ -116,7 +121,9 @@ def _split_lines(spec: SourceSpec, options: Mapping[str, Any], reading: Reading)
     ]
     if options.get("standardise"):
         lines.append("samples = standardised(samples, training)")
-    return [*lines, "return samples[training], labels[training], samples[validation], labels[validation]"]
+    part = "samples.part({})" if is_streamed(spec) else "samples[{}]"
+    learnt, seen = part.format("training"), part.format("validation")
+    return [*lines, f"return {learnt}, labels[training], {seen}, labels[validation]"]
 
 
 def _authors_lines(data: DataConfig, reading: Reading) -> list[str]:
@@ -303,6 +310,13 @@ def _file(spec: SourceSpec, job: Job) -> Reading:
     imports += ["from typing import Any"] if "alone" in helpers else []
     imports += ["import sys"] if job.data.bad == "skip" else []
     functions = tuple(getattr(file_readers, name) for name in (*helpers, reader))
+    if is_streamed(spec):
+        from app.data import streams
+
+        reader = "stream_pictures"
+        functions = (*functions[:-1], streams.SampleLost, streams.Streamed, streams.stream_pictures)
+        imports += ["import copy", "from concurrent.futures import Future, ThreadPoolExecutor",
+                    "from collections.abc import Iterable, Iterator", "from typing import Any"]
     words = "{path} is not there. Say with --data where the data are."
     missing = ("if not path.exists():", f'    raise SystemExit(f"{words}")')
     needs = {"file.pictures": "torch and Pillow"}.get(spec.key, "torch")

@@ -65,7 +65,7 @@ def _kind(error: BaseException) -> str:
     text = str(error)
     if isinstance(error, NotFinite):
         return "not finite"
-    if isinstance(error, DataError):
+    if isinstance(error, DataError) or type(error).__name__ == "SampleLost":  # its module imports torch
         return "data"
     if isinstance(error, JobError | ChoiceError):
         return "job"
