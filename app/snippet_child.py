@@ -61,6 +61,11 @@ class Child:
         self._reader.start()
         self._printed = _Printed(started.stderr)
 
+    @property
+    def waits(self) -> bool:
+        """Whether it is there and can be given something to run."""
+        return self._process.poll() is None
+
     def _read(self, stream: IO[bytes]) -> None:
         if stream.readline() == READY:
             self._ready.set()
@@ -197,8 +202,9 @@ def main() -> None:
         with _limited(limits):
             answer = snippet_run.run(snippet, _execute)
         pipe.write(packed(answer))
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # the text may have put away or closed it
+            stream.flush()
     os._exit(0)  # threads that it has started are not waited for
 
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from app.autograd.snippets import Limits, Snippet, SnippetAnswer
 from app.layer_files import LayerFile
 from app.main import main
 from app.trust import Trust, default_file
+from tests.snippet_answers import ran
 
 SNIPPET = """w = torch.ones(3, requires_grad=True)
 h = w.exp()
@@ -28,6 +30,16 @@ def broken():
     x = torch.ones(2, requires_grad=True).exp()
     return x + torch.ones(3)
 """
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What would run in a process of its own runs in this one, which is quicker."""
+
+    def run(snippet: Snippet, _limits: Limits) -> SnippetAnswer:
+        return ran(snippet.text, name=snippet.name, function=snippet.function, inputs=snippet.inputs)
+
+    monkeypatch.setattr("app.snippet_child.run", run)
 
 
 @pytest.fixture
@@ -55,7 +67,7 @@ def test_a_snippet_becomes_data_with_its_tensors(folder, capsys) -> None:
     assert {node["line"] for node in graph["nodes"]} == {2, 3}
 
 
-def test_one_trusted_in_the_window_needs_no_word_and_a_tensor_can_be_chosen(folder, capsys) -> None:
+def test_one_trusted_in_the_window_needs_no_word_and_a_tensor_can_be_chosen(folder, here, capsys) -> None:
     file = folder / "notes.py"
     Trust(default_file()).trust(LayerFile.of("notes", SNIPPET, str(file)))
     out = folder / "g.dot"
@@ -66,7 +78,7 @@ def test_one_trusted_in_the_window_needs_no_word_and_a_tensor_can_be_chosen(fold
     assert "no tensor called w has a graph; there are loss, h" in capsys.readouterr().err
 
 
-def test_a_factory_is_called_with_inputs_and_drawn(folder, capsys) -> None:
+def test_a_factory_is_called_with_inputs_and_drawn(folder, here, capsys) -> None:
     out = folder / "g.svg"
     arguments = ["autograd", str(folder / "nets.py:make"), "--trust", "--input", "5x4", "--out", str(out)]
     assert main(arguments) == 0
@@ -74,17 +86,15 @@ def test_a_factory_is_called_with_inputs_and_drawn(folder, capsys) -> None:
     assert "ran" in capsys.readouterr().err
 
 
-def test_an_error_is_told_with_its_line(folder, capsys) -> None:
+def test_an_error_is_told_with_its_line(folder, here, capsys) -> None:
     out = folder / "g.dot"
     assert main(["autograd", str(folder / "nets.py:broken"), "--trust", "--out", str(out)]) == 1
     assert "RuntimeError in line 10" in capsys.readouterr().err
     assert "ExpBackward0" in out.read_text(), "what was made before it is written all the same"
 
 
-def test_a_limit_is_kept_and_wrong_arguments_get_exit_2(folder, capsys) -> None:
-    (folder / "long.py").write_text("while True:\n    pass\n")
+def test_wrong_arguments_get_exit_2(folder, capsys) -> None:
     out = str(folder / "g.dot")
-    assert main(["autograd", str(folder / "long.py"), "--trust", "--timeout", "0.3", "--out", out]) == 1
-    assert "0.3 s" in capsys.readouterr().err
     assert main(["autograd", str(folder / "gone.py"), "--trust", "--out", out]) == 2
     assert main(["autograd", str(folder / "notes.py"), "--trust", "--input", "4by4", "--out", out]) == 2
+    assert main(["autograd", str(folder / "notes.py"), "--trust", "--timeout", "0", "--out", out]) == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from app.autograd.codec import packed, unpacked
 from app.autograd.snippets import SnippetAnswer
 from app.autograd.tape import below
@@ -127,6 +129,36 @@ def test_tensors_in_lists_are_told_and_a_tensor_of_ones_own_mode_is_no_trouble()
     assert answer.error is None
     assert [tensor.name for tensor in answer.tensors] == ["xs[0]", "xs[1]", "held", "sparse", "big", "loss"]
     assert answer.tensor("held").version is None
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("x = nn.LazyLinear(3)", "cannot be read: Can't access the shape of an uninitialized parameter"),
+        ("kept = []\ntorch.func.vmap(lambda a: kept.append(a) or a)(torch.ones(3, 2))", "cannot be read: "),
+        ("x = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], requires_grad=True)\ny = x * 2", "cannot be"),
+        ("x = torch.ones(3, device='meta', requires_grad=True)\ny = (x * 2).sum()", ""),
+        ("x = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.quint8)", "[1, 1, 1]"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_a_tensor_of_an_odd_kind_keeps_nobody_from_being_told_of(text: str, told: str) -> None:
+    answer = ran(text)
+    assert answer.error is None and any(tensor.values.startswith(told) for tensor in answer.tensors)
+    assert not answer.words.startswith("The graph of")
+
+
+def test_what_is_compiled_is_shown_as_the_one_node_that_it_is() -> None:
+    answer = ran("f = torch.compile(lambda a: (a * 2).sin(), backend='aot_eager')\n"
+                 "x = torch.ones(3, requires_grad=True)\ny = f(x).sum()")  # fmt: skip
+    assert answer.error is None and "not known" in answer.words
+    assert made_by(answer.graph.tape) == ["SumBackward0", "CompiledFunctionBackward"]
+
+
+def test_a_long_loop_shows_its_last_graph_as_it_was() -> None:
+    answer = ran("w = torch.ones(2, requires_grad=True)\nfor _ in range(150):\n    loss = (w * w).sum()\n"
+                 "    loss.backward()")  # fmt: skip
+    assert answer.graph.freed_at == 4 and any(node.saved for node in answer.graph.tape.nodes)
 
 
 def test_an_answer_is_the_same_behind_a_pipe() -> None:

@@ -13,12 +13,14 @@ from app.snippet_child import Child, run
 LONG = Limits(seconds=100.0)
 
 
-def test_a_snippet_comes_back_from_its_process_with_all_that_it_left() -> None:
-    answer = run(Snippet("x = torch.ones(2, requires_grad=True)\ny = x.exp()\nprint('here')\ny.sum()"), LONG)
+def test_a_snippet_comes_back_from_its_process_with_all_that_it_left(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("SIZE = 2\n")
+    text = "x = torch.ones(SIZE, requires_grad=True)\ny = x.exp()\nprint('here')\ny.sum()"
+    answer = run(Snippet(f"from beside import SIZE; {text}", folder=str(tmp_path)), LONG)
     assert (answer.ended, answer.error) == ("done", None)
     assert answer.output == "here\ntensor(5.4366, grad_fn=<SumBackward0>)\n"
     assert [graph.name for graph in answer.graphs] == ["y.sum()", "y"]
-    assert answer.graph.tape.text.startswith("x = torch.ones") and answer.seconds > 0
+    assert answer.graph.tape.text.startswith("from beside import SIZE") and answer.seconds > 0
 
 
 def test_stop_ends_it_wherever_it_is_and_keeps_what_it_printed() -> None:
@@ -57,12 +59,6 @@ def test_a_process_that_is_not_wanted_any_more_goes() -> None:
     child = Child()
     child.close()
     assert child._process.returncode is not None
-
-
-def test_imports_of_a_file_are_looked_for_beside_it(tmp_path: Path) -> None:
-    (tmp_path / "beside.py").write_text("SIZE = 3\n")
-    answer = run(Snippet("import beside\nx = torch.ones(beside.SIZE)", folder=str(tmp_path)), LONG)
-    assert answer.error is None and answer.tensor("x").shape == (3,)
 
 
 def test_every_ready_snippet_has_a_title_and_a_sentence() -> None:

@@ -62,7 +62,7 @@ def test_a_snippet_runs_on_ctrl_enter_and_its_graph_is_inspected(window, qtbot) 
     assert window.tape_inspector.shown().name == "ExpBackward0"
 
 
-def test_stop_ends_a_snippet_and_closing_the_page_leaves_none_waiting(window, qtbot) -> None:
+def test_stop_ends_a_snippet_and_the_net_comes_back_to_the_front(window, qtbot) -> None:
     snippets = window.snippets
     window.actions_by_key["snippet"].trigger()
     snippets.page.load("print('here')\nwhile True:\n    pass")
@@ -74,6 +74,9 @@ def test_stop_ends_a_snippet_and_closing_the_page_leaves_none_waiting(window, qt
     assert snippets.page.run.isEnabled() and not snippets.page.stop.isEnabled()
     window.show_page("network")
     assert snippets._child is None and not snippets.toggle.isVisible()
+    window.actions_by_key["capture"].trigger()
+    assert snippets.toggle.value() == "net" and window.room.isVisible()
+    qtbot.waitUntil(lambda: not window.background.busy, timeout=60_000)
 
 
 def test_a_file_runs_only_when_it_is_trusted(window, qtbot, tmp_path: Path) -> None:
@@ -93,10 +96,3 @@ def test_a_file_runs_only_when_it_is_trusted(window, qtbot, tmp_path: Path) -> N
     snippets.run()
     finish(qtbot, window)
     assert mark.exists() and snippets.page.answer.tensor("x").shape == (1,)
-
-
-def test_capturing_the_net_brings_its_page_to_the_front(window, qtbot) -> None:
-    window.actions_by_key["snippet"].trigger()
-    window.actions_by_key["capture"].trigger()
-    assert window.snippets.toggle.value() == "net" and window.room.isVisible()
-    qtbot.waitUntil(lambda: not window.background.busy, timeout=60_000)

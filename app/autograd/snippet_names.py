@@ -84,7 +84,15 @@ def _gathered(pairs: Iterable[tuple[Any, str]]) -> dict[Any, tuple[str, ...]]:
 
 
 def row_of(name: str, tensor: Tensor) -> NamedTensor:
-    """A tensor as plain data."""
+    """A tensor as plain data; of one that cannot be read (a lazy parameter, one within vmap) what is known of it."""
+    try:
+        return _row(name, tensor)
+    except (RuntimeError, NotImplementedError, AttributeError, TypeError) as error:
+        dtype, why = str(tensor.dtype).removeprefix("torch."), str(error).partition("\n")[0]
+        return NamedTensor(name, (), dtype, tensor.requires_grad, tensor.is_leaf, values=f"cannot be read: {why}")
+
+
+def _row(name: str, tensor: Tensor) -> NamedTensor:
     # Asking a tensor that is no leaf for its .grad makes torch warn, unless it was told to keep it.
     grad = tensor.grad if tensor.is_leaf or tensor.retains_grad else None
     norm = None
@@ -114,7 +122,8 @@ def values_of(tensor: Tensor) -> str:
     """
     if tensor.is_meta or tensor.layout is not torch.strided or not tensor.numel():
         return ""
-    flat = tensor.detach().reshape(-1)[:FEW].tolist()
+    plain = tensor.dequantize() if tensor.is_quantized else tensor
+    flat = plain.detach().reshape(-1)[:FEW].tolist()
     if tensor.dim() == 0:
         return _number(flat[0])
     rest = ["…"] if tensor.numel() > FEW else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import linecache
+import re
 import sys
 import traceback
 import types
@@ -24,6 +25,7 @@ from app.autograd.snippets import Ending, Graph, Snippet, SnippetAnswer, Snippet
 SEED = 0
 LAST = "_"  # the name under which the value of a last expression is kept, as at Python's prompt
 MOST_GRAPHS = 24
+DEAF = "Lines and layers are not known: torch.compile compiles nothing while they are noted."
 LISTENING = {str(snippet_tape.__file__), str(layers.__file__)}  # frames of ours between a line and torch
 NO_MEMORY = ("can't allocate memory", "Cannot allocate memory", "bad_alloc", "out of memory")
 
@@ -72,7 +74,7 @@ class _Session:
         if not snippet.function:
             self._scope.update(torch=torch, nn=nn, F=nn.functional)
         self._given = set(self._scope)
-        self._recorder = SnippetRecorder(self._source, self._names)
+        self._recorder = SnippetRecorder(self._source, self._names, deaf=_compiles(snippet.text))
 
     def run(self, execute: Callable[[ast.Module, str, dict[str, Any]], None]) -> SnippetError | None:
         name, text = self._source.filename, self._snippet.text
@@ -152,13 +154,22 @@ class _Session:
         ends = self._ends(names, last)
         graphs: list[Graph] = []
         nodes = 0
+        unread = ""
         for name, tensor in ends.items():
-            graph = self._graph(name, tensor, names)
+            try:
+                graph = self._graph(name, tensor, names)
+            except Exception as problem:  # a kind of tensor that is not known here: the rest is told all the same
+                unread = unread or f"The graph of {name} cannot be read: {problem}."
+                continue
             nodes += len(graph.tape.nodes)
             if graphs and (nodes > MOST_NODES or len(graphs) == MOST_GRAPHS):
                 break
             graphs.append(graph)
-        words = "" if graphs or error is not None else _why_no_graph(names)
+        words = unread
+        if not words and graphs and _compiles(self._snippet.text):
+            words = DEAF
+        elif not (words or graphs or error):
+            words = _why_no_graph(names)
         return SnippetAnswer(_ending(error), words, names.rows(), tuple(graphs), error, "", seconds)
 
     def _ends(self, names: Names, last: Any) -> dict[str, Tensor]:
@@ -207,6 +218,15 @@ def _why_no_graph(names: Names) -> str:
     if not any(tensor.requires_grad for tensor in every):
         return "No tensor of the snippet requires a gradient, so torch recorded no graph. Give one requires_grad=True."
     return "No tensor that has a name was computed from one that requires a gradient, so there is no graph to show."
+
+
+def _compiles(text: str) -> bool:
+    """Whether a text asks for torch.compile.
+
+    >>> _compiles("net = torch.compile(net)"), _compiles("import re; re.compile('x')")
+    (True, False)
+    """
+    return re.search(r"\btorch\s*\.\s*compile\b|\bimport compile\b", text) is not None
 
 
 def _mend_torchvision() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from time import process_time
 from types import FrameType
 from typing import Any
 
@@ -21,7 +23,8 @@ from app.frozen import FrozenMap
 from app.source import Source
 
 LONGEST = 34  # letters of a line that name a group
-MOST_BACKWARDS = 64  # calls of backward before which the graph is looked at
+KEPT = 64  # graphs as they were before a backward pass
+PATIENCE = 3.0  # seconds of work that looking at them may take
 MOST_NODES = 20_000  # of a graph that is looked at there
 _BACKWARD = {torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad}
 _BETWEEN = {str(module.__file__) for module in (torch._tensor, torch.overrides, torch.autograd)} | {__file__}
@@ -43,20 +46,26 @@ class SnippetRecorder(OriginRecorder):
 
     Modules are not known before it runs, so every call of any module is heard of; their paths are looked up when a
     tape is made. Right before a line of the snippet starts a backward pass, the graph is looked at as it is then.
+
+    With `deaf` nothing is heard of, and lines and layers stay unknown: beside a listener torch.compile does nothing.
     """
 
-    def __init__(self, source: SnippetSource, names: Callable[[], Names]) -> None:
+    def __init__(self, source: SnippetSource, names: Callable[[], Names], deaf: bool = False) -> None:
         super().__init__(torch.nn.Module(), source)
+        self._deaf = deaf
         self._text, self._look = source, names
         self._started = torch._C._autograd._get_sequence_nr()
         self._numbers = _Numbers()
         self._paths: dict[str, str] = {}
         self._backward: Any = None
-        self._seen = 0
-        self._earlier: list[tuple[Tape, int]] = []
+        self._spent = 0.0
+        self._earlier: deque[tuple[Tape, int]] = deque(maxlen=KEPT)
         self.begun: list[int] = []
+        self.unread: list[str] = []
 
     def __enter__(self) -> SnippetRecorder:
+        if self._deaf:
+            return self
         super().__enter__()
         self._names = self._numbers
         everywhere = torch.nn.modules.module
@@ -67,6 +76,8 @@ class SnippetRecorder(OriginRecorder):
         return self
 
     def __exit__(self, *error: Any) -> None:
+        if self._deaf:
+            return
         self._backward.__exit__(*error)
         self._names = {}
         super().__exit__(*error)
@@ -79,15 +90,24 @@ class SnippetRecorder(OriginRecorder):
         """A backward pass from these tensors is about to start; keep the graph as it is, if a line asked for it."""
         while frame is not None and frame.f_code.co_filename in _BETWEEN:
             frame = frame.f_back
-        if frame is None or frame.f_code.co_filename != self._text.filename or self._seen >= MOST_BACKWARDS:
+        if frame is None or frame.f_code.co_filename != self._text.filename:
             return
-        self._seen += 1
+        began = process_time()
         for tensor in tensors:
             if isinstance(tensor, torch.Tensor) and tensor.grad_fn is not None:
                 self.begun.append(tensor.grad_fn._sequence_nr())
-                tape, freed = self.tape_of(tensor)
-                if not freed:
-                    self._earlier.append((tape, frame.f_lineno))
+                if self._spent < PATIENCE:
+                    self._keep(tensor, frame.f_lineno)
+        self._spent += process_time() - began
+
+    def _keep(self, tensor: torch.Tensor, line: int) -> None:
+        try:
+            tape, freed = self.tape_of(tensor)
+        except Exception as error:  # what cannot be read must not end the snippet; it is told when it is read again
+            self.unread.append(str(error))
+        else:
+            if not freed:
+                self._earlier.append((tape, line))
 
     def before_backward(self, tensor: torch.Tensor) -> tuple[Tape, int] | None:
         """The graph below a tensor as it was before the newest backward pass that went through it, and its line."""
@@ -107,9 +127,10 @@ class SnippetRecorder(OriginRecorder):
         order = execution_order([node._sequence_nr() for node in nodes], edges, roots)
         table = StorageTable()
         leaves = [node.variable for node in nodes if is_accumulate(node)]
-        table.mark((*leaves, *(parameter for _, parameter in names.parameters())), "parameter")
+        parameters = [*leaves, *(parameter for _, parameter in names.parameters())]
+        table.mark(filter(_has_storage, parameters), "parameter")
         table.mark((buffer for _, buffer in names.buffers()), "buffer")
-        table.mark((one for one in names.tensors.values() if one.is_leaf), "input")
+        table.mark((one for one in names.tensors.values() if one.is_leaf and _has_storage(one)), "input")
         reader, called = SavedReader(table, may_be_freed=True), names.of_tensors()
         span = (self._started, LEAF_SEQUENCE)
         records = [record_of(place, node, self, span, reader, called) for place, node in enumerate(nodes)]
@@ -157,7 +178,18 @@ class SnippetRecorder(OriginRecorder):
 
 
 def _number(tensor: torch.Tensor) -> float | None:
-    return float(tensor.detach()) if tensor.numel() == 1 and not tensor.is_complex() else None
+    """The value of a tensor of one element; None for any other, and for one without values."""
+    if tensor.is_meta or tensor.is_complex() or tensor.numel() != 1:
+        return None
+    return float(tensor.detach())
+
+
+def _has_storage(tensor: torch.Tensor) -> bool:
+    """Not that of a lazy parameter, nor of a tensor within vmap."""
+    try:
+        return tensor.layout is not torch.strided or tensor.untyped_storage() is not None
+    except (RuntimeError, NotImplementedError):
+        return False
 
 
 class _Numbers(dict):

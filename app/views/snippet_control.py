@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QCoreApplication, QObject, QTimer
+from PySide6.QtCore import QCoreApplication, QEvent, QObject, QTimer
 from PySide6.QtWidgets import QFileDialog, QStackedWidget, QWidget
 
 from app import atomic, layer_files
@@ -50,7 +50,14 @@ class SnippetControl(QObject):
         application = QCoreApplication.instance()
         assert application is not None
         application.aboutToQuit.connect(self.close)
+        window.installEventFilter(self)
         self._centre_shown()
+
+    def eventFilter(self, _window: QObject, event: QEvent) -> bool:
+        """A window that is closed leaves no process behind; one that is iconified is hidden by others."""
+        if event.type() == QEvent.Type.Hide and not event.spontaneous():
+            self.close()
+        return False
 
     @property
     def page(self) -> SnippetPage:
@@ -100,6 +107,8 @@ class SnippetControl(QObject):
 
     def _prepare(self) -> None:
         """Have a process with torch in it at hand."""
+        if self._child is not None and not self._child.waits:
+            self._let_go()  # somebody has ended it
         if self._child is None and not self.running:
             try:
                 self._child = Child()

@@ -22,6 +22,6 @@ y = MulConstant.apply(x, 5.5)
 y.sum().backward()
 print("x.grad:", x.grad)
 
-passed = gradcheck(MulConstant.apply, (torch.randn(6, dtype=torch.double, requires_grad=True), 5.5))
-print("gradcheck:", passed)
+double = torch.randn(6, dtype=torch.double, requires_grad=True)
+print("gradcheck:", gradcheck(MulConstant.apply, (double, 5.5)))
 y

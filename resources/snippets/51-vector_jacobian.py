@@ -4,13 +4,18 @@ backward computes vᵀJ for a vector v that has the shape of the output. For a s
 it has to be given. Here it is compared with the whole Jacobian.
 """
 
+
+def f(x):
+    return torch.stack([x.prod(), x.sum() ** 2])
+
+
 x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-y = torch.stack([x.prod(), x.sum() ** 2])
+y = f(x)
 v = torch.tensor([1.0, 0.1])
 
 y.backward(v, retain_graph=True)
 print("x.grad  =", x.grad)
 
-jacobian = torch.autograd.functional.jacobian(lambda x: torch.stack([x.prod(), x.sum() ** 2]), x)
+jacobian = torch.autograd.functional.jacobian(f, x)
 print("v @ J   =", v @ jacobian)
 y

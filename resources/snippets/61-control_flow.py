@@ -6,7 +6,8 @@ data, and each iteration makes one of its own. Leaves have no grad_fn.
 
 
 def length(node):
-    return 0 if node is None else 1 + max((length(child) for child, _ in node.next_functions), default=0)
+    below = [child for child, _ in node.next_functions if child is not None]
+    return 1 + max(map(length, below), default=0)
 
 
 w = torch.ones(3, requires_grad=True)
