@@ -70,13 +70,15 @@ class Question:
 
 
 class Child:
-    """A process that reads one model. With `listing` it says first which models torchvision has."""
+    """A process that reads one model. Started `ahead` it has torchvision too when the question comes; with `listing` it
+    says first which models that has."""
 
-    def __init__(self, listing: bool = False) -> None:
+    def __init__(self, listing: bool = False, ahead: bool = False) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="tapedeck-", ignore_cleanup_errors=True)
         self._path = Path(self._folder.name)
         self._told = (self._path / "told").open("w+b")
-        command = [sys.executable, "-m", "app.import_child", str(self._path), *(["models"] if listing else [])]
+        words = ["models"] * listing + ["ahead"] * ahead
+        command = [sys.executable, "-m", "app.import_child", str(self._path), *words]
         root = Path(__file__).resolve().parent.parent
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self._told, cwd=root, text=True,
@@ -226,12 +228,17 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def main(folder: Path, listing: bool) -> int:
+def main(folder: Path, listing: bool, ahead: bool) -> int:
     """Read a question from stdin, leave a project file. It ends with who started it, whatever it does then."""
     process.die_with_parent()
     if listing:
         rows = [[one.name, one.kind, one.input.shape, one.input.dtype] for one in known_models()]
         _put(folder / MODELS, json.dumps(rows))
+    elif ahead:
+        from app.torchvision_import import import_torchvision
+
+        with contextlib.suppress(ImportError, RuntimeError):  # a model of a file may do without it
+            import_torchvision("models")
     from app.builder.importer import building  # noqa: F401  # torch is there when the question comes
 
     gc.freeze()  # and is not looked through for garbage while a model is read
@@ -249,6 +256,6 @@ def main(folder: Path, listing: bool) -> int:
 
 
 if __name__ == "__main__":
-    code = main(Path(sys.argv[1]), "models" in sys.argv[2:])
+    code = main(Path(sys.argv[1]), "models" in sys.argv[2:], "ahead" in sys.argv[2:])
     sys.stderr.flush()
     os._exit(code)  # nothing that a file started holds it up

@@ -44,22 +44,18 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
 
 
 @pytest.fixture(autouse=True)
-def no_menus_left() -> Iterator[None]:
-    """Plots make menus that belong to no window: hundreds of them would be styled again in every later test."""
-    yield
-    if (widgets := sys.modules.get("PySide6.QtWidgets")) and (application := widgets.QApplication.instance()):
-        from PySide6.QtCore import QCoreApplication, QEvent
-
-        for widget in application.topLevelWidgets():
-            if type(widget) is widgets.QMenu and widget.parent() is None and not widget.isVisible():
-                widget.deleteLater()
-        QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
-
-
-@pytest.fixture(autouse=True)
 def same_threads() -> Iterator[None]:
     """A test that changes torch's thread count or gradient mode must not be noticed by the next."""
     yield
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(THREADS)
         torch.set_grad_enabled(True)
+
+
+@pytest.fixture
+def nothing_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test hears of what another trusted or ran."""
+    from app import layer_files
+
+    for name, empty in (("_allowed", set()), ("_tried", set()), ("_modules", {}), ("_failed", {})):
+        monkeypatch.setattr(layer_files, name, empty)

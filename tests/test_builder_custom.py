@@ -34,11 +34,7 @@ from torch.autograd import Function
 """
 
 
-@pytest.fixture(autouse=True)
-def nothing_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test hears of what another trusted or ran."""
-    for name, empty in (("_allowed", set()), ("_tried", set()), ("_modules", {}), ("_failed", {})):
-        monkeypatch.setattr(layer_files, name, empty)
+pytestmark = pytest.mark.usefixtures("nothing_trusted")
 
 
 def one(text: str) -> LayerClass:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from app import import_child, layer_files, model_import, own_layers, project_file
+from app import import_child, model_import, own_layers, project_file
 from app.builder.analysis import analyse
 from app.cli import run
 from app.model_import import ImportFailed, ModelInput, ModelSource, project_of
@@ -41,10 +41,8 @@ class Gate(nn.Module):
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_trusted: None) -> Iterator[Path]:
     """A file of one's own that is trusted for the time of a test."""
-    for name, empty in (("_allowed", set()), ("_tried", set()), ("_modules", {}), ("_failed", {})):
-        monkeypatch.setattr(layer_files, name, empty)
     monkeypatch.setattr(sys, "path", sys.path[:])
     yield tmp_path / "nets.py"
     sys.modules.pop("nets", None)

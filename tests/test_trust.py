@@ -20,12 +20,7 @@ from app.settings import Settings
 from app.source import Source, make_module
 from app.trust import FILE, LONGEST_KEPT, Trust, default_file
 
-
-@pytest.fixture(autouse=True)
-def nothing_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test hears of what another trusted or ran."""
-    for name, empty in (("_allowed", set()), ("_tried", set()), ("_modules", {}), ("_failed", {})):
-        monkeypatch.setattr(layer_files, name, empty)
+pytestmark = pytest.mark.usefixtures("nothing_trusted")
 
 
 @pytest.fixture

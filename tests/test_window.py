@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QEvent, Qt
+from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QDialog
 
@@ -19,6 +19,7 @@ from app.training.config import Choice
 from app.views import theme
 from app.views.dialogs.message import Answer, QuestionDialog
 from app.views.main_window import MainWindow
+from tests.windows import leave
 
 DIGITS = resource_path("examples", "digits.tape")
 CTRL = Qt.KeyboardModifier.ControlModifier
@@ -38,13 +39,6 @@ def window(qtbot, qapp) -> Iterator[MainWindow]:
     made.session.close_and_wait()
     made.document.undo_stack.setClean()
     leave(made)
-
-
-def leave(window: MainWindow) -> None:
-    """Close it and let it go, so that the next test styles one window and not all of them."""
-    window.close()
-    window.deleteLater()
-    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 
 
 def ready(qtbot, window: MainWindow) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from builder_nets import net
-from PySide6.QtCore import QEvent, QPoint, QPointF, QSettings, Qt
+from PySide6.QtCore import QPoint, QPointF, QSettings, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMenu
@@ -20,11 +20,11 @@ from app.builder.expressions import Expr
 from app.builder.graph import Graph, Node
 from app.project import Project
 from app.settings import Settings
-from app.views import theme
 from app.views.block_menu import op_menu
 from app.views.canvas.gestures import DropOp
 from app.views.export_control import write_export
 from app.views.main_window import MainWindow
+from tests.windows import shown
 
 LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
 CTRL, SHIFT, ALT = (
@@ -133,18 +133,9 @@ def window(qapp, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MainWindo
     """One window for all tests of this file: to make one takes longer than most of them. Its settings are its own."""
     home = tmp_path_factory.mktemp("window")
     QSettings.setPath(QSettings.Format.IniFormat, QSettings.Scope.UserScope, str(home))
-    if not qapp.styleSheet():
-        theme.apply(qapp, "dark")
-    made = MainWindow(Settings("TapedeckTest", "blocks"))
-    made.resize(1280, 800)
-    made.show()
-    made.start()
-    yield made
-    made.session.close_and_wait()
-    made.document.undo_stack.setClean()
-    made.close()
-    made.deleteLater()
-    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    with shown(qapp, "blocks") as made:
+        made.start()
+        yield made
 
 
 @pytest.fixture

@@ -8,24 +8,17 @@ from pathlib import Path
 
 import own_layers_nets as own
 import pytest
-from PySide6.QtCore import QEvent, QMimeData, QPointF, Qt, QUrl
+from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
-from PySide6.QtWidgets import QApplication
 
 from app import layer_files, project_file
 from app.project import Project
-from app.settings import Settings
 from app.trust import Trust
-from app.views import theme
 from app.views.dialogs.trust import TrustDialog
 from app.views.main_window import MainWindow
+from tests import windows
 
-
-@pytest.fixture(autouse=True)
-def nothing_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test hears of what another trusted or ran."""
-    for name, empty in (("_allowed", set()), ("_tried", set()), ("_modules", {}), ("_failed", {})):
-        monkeypatch.setattr(layer_files, name, empty)
+pytestmark = pytest.mark.usefixtures("nothing_trusted")
 
 
 @pytest.fixture
@@ -44,16 +37,8 @@ def tape(tmp_path: Path, marker: Path) -> Path:
 
 @pytest.fixture
 def window(qtbot, qapp) -> Iterator[MainWindow]:
-    theme.apply(qapp, "dark")
-    made = MainWindow(Settings("TapedeckTest", "own"))
-    made.resize(1280, 800)
-    made.show()
-    yield made
-    made.session.close_and_wait()
-    made.document.undo_stack.setClean()
-    made.close()
-    made.deleteLater()
-    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    with windows.shown(qapp, "own") as made:
+        yield made
 
 
 def open_and_wait(qtbot, window: MainWindow, path: Path) -> None:

@@ -10,38 +10,29 @@ from typing import Any
 
 import pytest
 import torch
-from PySide6.QtCore import QEvent, Qt
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
 from app.export import clean_process, formats, onnx_extra
 from app.export.clean_process import Stopped
-from app.settings import Settings
 from app.source import make_module
-from app.views import theme
 from app.views.dialogs.export import ExportDialog
 from app.views.dialogs.proofs import ProofsDialog
 from app.views.main_window import MainWindow
 from app.views.proving import ToProve
 from tests.export_here import work_here
 from tests.training_jobs import CONV_NET
+from tests.windows import shown
 
 
 @pytest.fixture
 def window(qtbot: QtBot, qapp: QApplication) -> Iterator[MainWindow]:
-    theme.apply(qapp, "dark")
-    made = MainWindow(Settings("TapedeckTest", "export"))
-    made.resize(1280, 800)
-    made.show()
-    made.files.open_example("MLP on digits.tape")
-    made.start()
-    qtbot.waitUntil(lambda: made.live.up_to_date and hasattr(made, "export_control"), timeout=60_000)
-    yield made
-    made.session.close_and_wait()
-    made.document.undo_stack.setClean()
-    made.close()
-    made.deleteLater()
-    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    with shown(qapp, "export") as made:
+        made.files.open_example("MLP on digits.tape")
+        made.start()
+        qtbot.waitUntil(lambda: made.live.up_to_date and hasattr(made, "export_control"), timeout=60_000)
+        yield made
 
 
 def chosen(window: MainWindow, folder: Path, *keys: str) -> ExportDialog:

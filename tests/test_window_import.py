@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import py_compile
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from itertools import combinations
@@ -12,22 +16,22 @@ from pathlib import Path
 
 import pytest
 import torch
-from PySide6.QtCore import QEvent, Qt
-from PySide6.QtWidgets import QApplication, QLabel
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QLabel
 from torch import nn
 
 from app import layer_files
 from app.export.weights import load_weights
 from app.import_child import import_file
 from app.model_import import ModelInput, ModelSource, project_of
-from app.settings import Settings
 from app.source import make_module
 from app.trust import Trust
-from app.views import theme
 from app.views.dialogs.import_model import ImportDialog
 from app.views.dialogs.import_pages import ModelTrustDialog
 from app.views.main_window import MainWindow
 from app.views.place import way_to
+from tests.test_remote_child import ROOT, alive, wait_for
+from tests.windows import shown
 
 MINE = """
 import pathlib
@@ -56,25 +60,13 @@ class Net(nn.Module):
 """
 
 
-@pytest.fixture(autouse=True)
-def nothing_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test hears of what another trusted or ran."""
-    for name, empty in (("_allowed", set()), ("_tried", set()), ("_modules", {}), ("_failed", {})):
-        monkeypatch.setattr(layer_files, name, empty)
+pytestmark = pytest.mark.usefixtures("nothing_trusted")
 
 
 @pytest.fixture
 def window(qtbot, qapp) -> Iterator[MainWindow]:
-    theme.apply(qapp, "dark")
-    made = MainWindow(Settings("TapedeckTest", "import"))
-    made.resize(1280, 800)
-    made.show()
-    yield made
-    made.session.close_and_wait()
-    made.document.undo_stack.setClean()
-    made.close()
-    made.deleteLater()
-    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    with shown(qapp, "import") as made:
+        yield made
 
 
 def asked(qtbot, window: MainWindow) -> ImportDialog:
@@ -294,3 +286,91 @@ def test_parts_that_are_one_node_stand_on_the_last_page_before_it_is_opened(qtbo
     assert project.layer_files == (str(path),) and "units.1 (Unit)" in project.notes
     qtbot.waitUntil(lambda: getattr(window.live.analysis, "total_parameters", 0) == 84, timeout=60_000)
     assert not [one for one in window.live.analysis.errors if "trusted" in one.message]
+
+
+def imported(qtbot, window: MainWindow, path: Path) -> None:
+    """A small model of one's own, from the dialog to the drawing."""
+    layer_files.allow(layer_files.digest(path.read_text()), tried=True)
+    window.document.undo_stack.setClean()
+    window.actions_by_key["import"].trigger()
+    (dialog,) = [part for part in window.findChildren(ImportDialog) if part.isVisible()]
+    choose_own(dialog, path)
+    dialog.import_button.click()
+    opened(qtbot, window)
+
+
+def test_the_next_model_is_read_by_a_process_that_waits_already_and_ends_with_the_window(
+    qtbot, qapp, tmp_path, monkeypatch
+) -> None:
+    from app.views import importing
+
+    monkeypatch.setattr(importing, "REST", 0)
+    path = own_file(tmp_path)
+    with shown(qapp, "spare") as window:
+        window.furnish()
+        assert window.import_control.spare is None
+        imported(qtbot, window, path)
+        spare = window.import_control.spare
+        qtbot.waitUntil(lambda: spare.waiting is not None, timeout=10_000)
+        first = spare.waiting
+        dialog = window.import_control.ask()
+        assert spare.waiting is None
+        dialog.reject()
+        assert spare.waiting is first and first.alive
+        imported(qtbot, window, path)
+        assert not first.alive
+        qtbot.waitUntil(lambda: spare.waiting is not None, timeout=10_000)
+        second = spare.waiting
+    qtbot.waitUntil(lambda: not second.alive, timeout=10_000)
+
+
+def test_a_process_that_was_ended_by_somebody_is_replaced(qtbot, window, tmp_path) -> None:
+    dialog, path = asked(qtbot, window), own_file(tmp_path)
+    layer_files.allow(layer_files.digest(path.read_text()), tried=True)
+    choose_own(dialog, path)
+    dialog._child.close()
+    dialog.import_button.click()
+    opened(qtbot, window)
+    assert window.document.project.name == "Net"
+
+
+def test_a_file_that_goes_before_it_is_read_is_told(qtbot, window, tmp_path) -> None:
+    dialog, path = asked(qtbot, window), own_file(tmp_path)
+    layer_files.allow(layer_files.digest(path.read_text()), tried=True)
+    choose_own(dialog, path)
+    path.unlink()
+    dialog.import_button.click()
+    qtbot.waitUntil(lambda: not dialog.running, timeout=60_000)
+    assert dialog.isVisible() and "mine.py" in "".join(
+        part.text() for part in (dialog.state, *(entry.note for entry in dialog.file.entries.values()))
+    )
+    dialog.reject()
+
+
+_PARENT = """
+import sys
+from app.import_child import Child, Question
+from app.model_import import ModelInput, ModelSource
+from threading import Thread
+
+child = Child()
+if sys.argv[1:]:
+    question = Question(ModelSource(sys.argv[1], "Net"), {"width": 6}, (ModelInput((2, 6)),))
+    Thread(target=child.read, args=(question,), daemon=True).start()
+print(child._process.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
+@pytest.mark.parametrize("busy", [False, True])
+def test_the_process_does_not_outlive_a_window_that_is_killed(tmp_path, busy) -> None:
+    given = [str(own_file(tmp_path, more="time.sleep(600)"))] * busy
+    command = [sys.executable, "-c", _PARENT, *given]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        if busy:
+            wait_for((tmp_path / "marker").exists)
+        os.kill(parent.pid, signal.SIGKILL)
+    wait_for(lambda: not alive(pid))

@@ -7,37 +7,27 @@ from pathlib import Path
 
 import pytest
 import torch
-from PySide6.QtCore import QEvent, QMimeData, QPointF, Qt, QUrl
+from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
-from PySide6.QtWidgets import QApplication
 from safetensors.torch import load_file
 
 from app import project_file
 from app.builder import head_edits
 from app.builder.catalog import catalog
 from app.builder.sheet import changed
-from app.settings import Settings
 from app.source import make_module
 from app.state_dicts import MISSING, SAME, SHAPE
-from app.views import theme
 from app.views.dialogs.weights import WeightsDialog
 from app.views.dialogs.weights_table import KEY, STATE
 from app.views.main_window import MainWindow
+from tests.windows import shown
 
 
 @pytest.fixture(scope="module")
 def _made(qapp) -> Iterator[MainWindow]:
-    theme.apply(qapp, "dark")
-    made = MainWindow(Settings("TapedeckTest", "weights"))
-    made.resize(1280, 800)
-    made.show()
-    made.start()
-    yield made
-    made.session.close_and_wait()
-    made.document.undo_stack.setClean()
-    made.close()
-    made.deleteLater()
-    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    with shown(qapp, "weights") as made:
+        made.start()
+        yield made
 
 
 @pytest.fixture

@@ -65,7 +65,7 @@ class ImportControl(QObject):
         super().__init__(window)
         self._window = window
         self._telling: Wanted | None = None
-        self._spare: Spare | None = None
+        self.spare: Spare | None = None
         window.live.analysed.connect(self._analysed)
         window.document.replaced.connect(self._replaced)
 
@@ -75,8 +75,8 @@ class ImportControl(QObject):
         from app.views.importing import Spare
 
         window, lay_out = self._window, partial(laid_out, room=self._room())
-        self._spare = self._spare or Spare(self)
-        dialog = ImportDialog(window.background, window.layers, lay_out, self.show, self._spare, window)
+        self.spare = self.spare or Spare(self)
+        dialog = ImportDialog(window.background, window.layers, lay_out, self.show, self.spare, window)
         if file is not None:
             dialog.choose_file(file)
         dialog.finished.connect(dialog.deleteLater)

@@ -54,6 +54,9 @@ def read_model(wanted: Wanted, tell: Tell, cancelled: Cancelled, child: Child | 
         text = read_text(Path(source.file))
         if digest(text) != wanted.sha256 or not layer_files.allowed(wanted.sha256):
             raise ImportFailed(f"{Path(source.file).name} was edited meanwhile and was not run; import it again")
+    if child is not None and not child.alive:  # ended by somebody else, or for want of torchvision
+        child.close()
+        child = None
     child = child or Child()
     try:
         with tempfile.TemporaryDirectory(prefix="tapedeck-") as folder:
@@ -110,6 +113,11 @@ class Spare(QObject):
         if application is not None:
             application.aboutToQuit.connect(self.close)
 
+    @property
+    def waiting(self) -> Child | None:
+        """The process that is there."""
+        return self._kept[0] if self._kept else None
+
     def take(self, listing: bool = False) -> Child:
         """A process for one model; one that lists torchvision's models is always a new one."""
         self._rest.stop()
@@ -117,7 +125,7 @@ class Spare(QObject):
         if self._kept and not listing and self._kept[0].alive:
             return self._kept.pop()
         _let_go(self._kept)
-        return Child(listing)
+        return Child(listing, ahead=True)
 
     def keep(self, child: Child | None) -> None:
         """Put one back that was not needed; None if it was, and another is started for the next time."""
@@ -129,7 +137,7 @@ class Spare(QObject):
             self._idle.start()
 
     def _start(self) -> None:
-        self.keep(Child())
+        self.keep(Child(ahead=True))
 
     def close(self) -> None:
         """End what is kept, and start none."""

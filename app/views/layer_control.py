@@ -11,13 +11,13 @@ from app import preflight
 from app.training import inside
 from app.training.inside import Inside
 from app.training.job import Job
+from app.views.later import when_done
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
     from app.views.main_window import MainWindow
     from app.views.training.session import Run
 
-AGAIN = 30  # milliseconds between two looks whether the run has answered
 REST = 250  # after the selection has changed
 
 
@@ -82,7 +82,7 @@ class LayerControl(QObject):
         session = self._window.session
         if session.active and session.thread is not None:
             self._asked = session.thread.run_between_steps(inside.of_run(layer, self._sample))
-            self._wait()
+            when_done(self._asked, self, self._answered, self._refused)
             return
         job, state, words = self._at_rest()
         if job is not None:
@@ -104,20 +104,16 @@ class LayerControl(QObject):
             return job, result.state_dict, f"the weights after step {result.step:,}"
         return job, None, f"fresh weights, seed {job.training.seed}"
 
-    def _wait(self) -> None:
-        """Show the answer once the run has given it; the window does not wait for it."""
-        future = self._asked
-        if future is None:
-            return
-        if not future.done():
-            QTimer.singleShot(AGAIN, self, self._wait)
-            return
+    def _answered(self, found: Inside) -> None:
+        self._show(found)
+        self._ask_again()
+
+    def _refused(self, error: BaseException) -> None:
+        self._fail(error)
+        self._ask_again()
+
+    def _ask_again(self) -> None:
         self._asked = None
-        error = future.exception()
-        if error is not None:
-            self._fail(error)
-        else:
-            self._show(future.result())
         if self._again:
             self._again = False
             self.look()

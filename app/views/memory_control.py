@@ -6,21 +6,20 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, QTimer
+from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QFileDialog
 
 from app import atomic, preflight
 from app.telemetry import gpu
 from app.training import memory_report
 from app.training.memory_report import MemoryReport
+from app.views.later import when_done
 from app.views.training import figures
 from app.views.training.memory_dialog import MemoryDialog, size
 
 if TYPE_CHECKING:
     from app.views.main_window import MainWindow
     from app.views.training.session import Run
-
-AGAIN = 30  # milliseconds between two looks whether the run has answered
 
 
 class MemoryControl(QObject):
@@ -59,8 +58,7 @@ class MemoryControl(QObject):
         if self._asked is not None or self.dialog is None:
             return
         if session.active and session.thread is not None:
-            self._asked = session.thread.run_between_steps(memory_report.of_run)
-            self._wait()
+            self._ask(session.thread.run_between_steps(memory_report.of_run))
         elif window.live.analysis is None or not window.live.up_to_date or window.run_control.blocked:
             self.dialog.say(f"There is nothing to estimate: {window.run_control.blocked or 'the drawing is checked'}.")
         else:
@@ -70,22 +68,12 @@ class MemoryControl(QObject):
                 on_answer=self._show, on_error=lambda failure: self._fail(failure.error),
             )  # fmt: skip
 
-    def _wait(self) -> None:
-        """Show the answer once the run has given it; the window does not wait for it."""
-        future = self._asked
-        if future is None:
-            return
-        if not future.done():
-            QTimer.singleShot(AGAIN, self, self._wait)
-            return
-        self._asked = None
-        error = future.exception()
-        if error is not None:
-            self._fail(error)
-        else:
-            self._show(future.result())
+    def _ask(self, future: Future) -> None:
+        self._asked = future
+        when_done(future, self, self._show, self._fail)
 
     def _show(self, report: MemoryReport) -> None:
+        self._asked = None
         if self.dialog is not None:
             self.dialog.show_report(report, "" if report.estimated else self._score(report))
 
@@ -101,6 +89,7 @@ class MemoryControl(QObject):
         return f"The estimate before the run was {size(estimate)}, {figures.figure(100 * off)} % off {what}."
 
     def _fail(self, error: BaseException) -> None:
+        self._asked = None
         if self.dialog is not None:
             self.dialog.say(f"{type(error).__name__}: {error}")
 
@@ -129,8 +118,7 @@ class MemoryControl(QObject):
         """Between two steps of a run, so that nothing of it is in the way."""
         thread = self._window.session.thread
         if self._asked is None and thread is not None and self._window.session.active:
-            self._asked = thread.run_between_steps(_emptied)
-            self._wait()
+            self._ask(thread.run_between_steps(_emptied))
 
 
 def _emptied(live):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, QTimer
+from PySide6.QtCore import QObject
 
 from app.training import peek
 from app.training.events import Caught, Event
 from app.training.watch_points import WatchPoints, from_text, to_text
+from app.views.later import when_done
 from app.views.training.batch_dialog import BatchDialog
 from app.views.training.session import Run
 from app.views.training.watch_section import WatchSection
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from app.views.main_window import MainWindow
 
 LOOK = "Look at the batch"
-AGAIN = 30  # milliseconds between two looks whether the run has answered
 
 
 class WatchControl(QObject):
@@ -81,21 +81,17 @@ class WatchControl(QObject):
         if not self.speaks or thread is None or self._asked is not None:
             return
         self._asked = thread.run_between_steps(peek.caught_batch)
-        self._look()
+        when_done(self._asked, self, self._look, self._refuse)
 
-    def _look(self) -> None:
-        """Open the dialog once the run has answered; the window does not wait for it."""
-        future = self._asked
-        if future is None:
-            return
-        if not future.done():
-            QTimer.singleShot(AGAIN, self, self._look)
-            return
+    def _refuse(self, error: BaseException | str) -> None:
         self._asked = None
-        error = future.exception()
-        found = None if error is not None else future.result()
+        self._window.refuse("The batch cannot be shown", str(error))
+
+    def _look(self, found: peek.BatchPeek | None) -> None:
+        """Open the dialog once the run has answered."""
+        self._asked = None
         if found is None or self._caught is None:
-            self._window.refuse("The batch cannot be shown", str(error or "The run has gone on and let go of it."))
+            self._refuse("The run has gone on and let go of it.")
             return
         self.dialog = BatchDialog(found, self._caught.message, self._window)
         self.dialog.open()

@@ -1,0 +1,34 @@
+"""A real window for a test, and its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from PySide6.QtCore import QEvent
+from PySide6.QtWidgets import QApplication
+
+from app.settings import Settings
+from app.views import theme
+from app.views.main_window import MainWindow
+
+
+@contextmanager
+def shown(qapp: QApplication, name: str) -> Iterator[MainWindow]:
+    """A window with settings under `name`. What is unsaved or goes on at the end is dropped."""
+    if not qapp.styleSheet():
+        theme.apply(qapp, "dark")
+    made = MainWindow(Settings("TapedeckTest", name))
+    made.resize(1280, 800)
+    made.show()
+    yield made
+    made.session.close_and_wait()
+    made.document.undo_stack.setClean()
+    leave(made)
+
+
+def leave(window: MainWindow) -> None:
+    """Close it and let it go, so that the next test styles one window and not all of them."""
+    window.close()
+    window.deleteLater()
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
