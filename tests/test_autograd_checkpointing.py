@@ -90,6 +90,11 @@ def test_the_sentence_says_more_where_it_is_more() -> None:
         "With b checkpointed a step takes 2.00 KiB more at the peak (2.00 KiB without) and +5.0 ms (+50%); "
         "gradients differ by up to 1.0e-07."
     )
+    even = WhatIf("b", "Block", StepCost(0, 2048, 0.010), StepCost(0, 2048, 0.010), 0.0)
+    assert even.sentence == (
+        "With b checkpointed a step takes as much at the peak as without (2.00 KiB) and +0.0 ms (+0%); the gradients "
+        "are the same."
+    )
 
 
 def test_the_peak_is_that_of_what_is_alive_at_once() -> None:

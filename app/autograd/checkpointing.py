@@ -68,10 +68,14 @@ class WhatIf:
     def sentence(self) -> str:
         """Bytes against time, and the setting of a training that does it."""
         share = self.slower / self.plain.seconds if self.plain.seconds else 0.0
-        memory = f"{bytes_text(abs(self.freed))} {'less' if self.freed >= 0 else 'more'} at the peak"
+        if self.freed:
+            less = "less" if self.freed > 0 else "more"
+            memory = f"{bytes_text(abs(self.freed))} {less} at the peak ({bytes_text(self.plain.peak)} without)"
+        else:
+            memory = f"as much at the peak as without ({bytes_text(self.plain.peak)})"
         grads = "the gradients are the same" if self.equal else f"gradients differ by up to {self.difference:.1e}"
         text = (
-            f"With {self.path} checkpointed a step takes {memory} ({bytes_text(self.plain.peak)} without) and "
+            f"With {self.path} checkpointed a step takes {memory} and "
             f"{self.slower * 1000:+.1f} ms ({share:+.0%}); {grads}."
         )
         if self.freed > 0:

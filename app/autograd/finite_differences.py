@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from app import rng
@@ -81,7 +83,8 @@ class Copy:
         with rng.borrowed(self._seed if seed is None else seed):
             # A copy, so that an operation in place has something to write to.
             given = tree_map(lambda value: value.clone() if isinstance(value, Tensor) else value, self._given)
-            result = self._run(self._own, given)
+            with _Wide() if self.dtype is torch.float64 else nullcontext():
+                result = self._run(self._own, given)
         found = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
         found = [torch.view_as_real(leaf) if leaf.is_complex() else leaf for leaf in found]
         return [leaf for leaf in found if leaf.is_floating_point()]
@@ -106,7 +109,8 @@ class Copy:
         leaves = list(self.leaves.values())
         if not total.requires_grad:
             return {name: torch.zeros_like(leaf) for name, leaf in self.leaves.items()}
-        grads = torch.autograd.grad(total, leaves, allow_unused=True)
+        with rng.borrowed(self._seed):  # a checkpoint inside runs forward again
+            grads = torch.autograd.grad(total, leaves, allow_unused=True)
         return {
             name: torch.zeros_like(leaf) if grad is None else grad.detach()
             for (name, leaf), grad in zip(self.leaves.items(), grads, strict=True)
@@ -137,6 +141,16 @@ class Copy:
         with watch:
             self.at(steps, eps, self.outputs)
         return watch
+
+
+class _Wide(TorchFunctionMode):
+    """Tensors that the function makes itself (`torch.zeros`, `.float()`) are double too, on this thread alone."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, Tensor):
+            return result.double() if result.dtype is torch.float32 else result
+        return result
 
 
 def check(

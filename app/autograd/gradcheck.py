@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from app import rng
 from app.autograd.capture import CaptureError, loss_of
 from app.autograd.finite_differences import Function, check
 from app.autograd.gradcheck_report import GradcheckReport, upper
@@ -106,7 +105,7 @@ def _checked(
     places = Places(None, subject.source if subject is not None else None)
     seed = subject.seed if subject is not None else seed
     try:
-        with rng.borrowed(), torch.inference_mode(False), torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad():
             return check(what, function, places, seed, budget, cancelled, note)
     except (RuntimeError, TypeError, ValueError) as error:
         if isinstance(error, CaptureError):

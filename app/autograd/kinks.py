@@ -63,6 +63,9 @@ class Watch(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
+        if name in KINKED and args and isinstance(args[0], Tensor):
+            with torch._C.DisableTorchFunction():  # an operation in place leaves nothing of what it was given
+                before = (args[0].detach().clone(), *args[1:])
         result = func(*args, **kwargs)
         if name in KINKED or name in RANDOM:
             with torch._C.DisableTorchFunction():
@@ -70,7 +73,7 @@ class Watch(TorchFunctionMode):
                 if name in RANDOM and not _is_off(name, args, kwargs):
                     self.random[place] = None
                 if name in KINKED and args and isinstance(args[0], Tensor) and args[0].is_floating_point():
-                    self.sides.append((place, *_side(name, args, kwargs, result)))
+                    self.sides.append((place, *_side(name, before, kwargs, result)))
         return result
 
 
@@ -84,7 +87,7 @@ def _is_off(name: str, args: Any, kwargs: Any) -> bool:
 
 def _side(name: str, args: Any, kwargs: Any, result: Any) -> tuple[Tensor, int]:
     """A tensor that changes when a kink is crossed, and how many inputs lie exactly on one."""
-    x = args[0].detach()
+    x = args[0]
     if name in _POOLS:
         given = {key: value for key, value in kwargs.items() if key != "return_indices"}
         return _POOLS[name](x, *args[1:6], **given)[1], _pool_ties(name, x, *args[1:6], **given)
