@@ -14,6 +14,7 @@ from app.data.facts import key_of
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from app.autograd.live import LiveGraph
     from app.autograd.tape import Label, Tape
     from app.data.sources import Dataset
     from app.training.job import Job
@@ -41,7 +42,20 @@ def capture_batch(
     `weights` gives a state_dict; without it they are those that a run begins with. Raises CaptureError, DataError, and
     StartError for start weights that cannot be used.
     """
-    from app.autograd.capture import capture_source
+    with hold_batch(job, labels, train=train, weights=weights, batch=batch) as graph:
+        return graph.tape
+
+
+def hold_batch(
+    job: Job,
+    labels: Mapping[str, Label],
+    *,
+    train: bool = True,
+    weights: Callable[[], Mapping[str, Tensor]] | None = None,
+    batch: int = BATCH,
+) -> LiveGraph:
+    """As `capture_batch`, and the graph is kept for playing: whoever asks for it calls `release()`."""
+    from app.autograd.capture import hold_source
     from app.training.start import initial_weights
     from app.training.tasks import prepared, task_of
 
@@ -52,7 +66,7 @@ def capture_batch(
     task = task_of(job, data.info)
     several: Any = task.loss_module()
     targets = task.targets(ids)
-    return capture_source(
+    return hold_source(
         job.source,
         inputs,
         getattr(targets, "parts", targets),

@@ -101,6 +101,11 @@ class Flow:
     def seed(self, slot: Slot, gradient: Tensor) -> None:
         self._add(slot, NO_EDGE, gradient)
 
+    @property
+    def kept(self) -> int:
+        """About the bytes of all gradients that are kept here."""
+        return self._kept
+
     def arrive(self, slot: Slot, edge: Edge, gradient: Tensor, position: int) -> None:
         """A gradient sent by the node that runs at `position`."""
         if self._add(slot, edge, gradient).summed:

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,6 +19,7 @@ from app.autograd.live import LiveGraph
 from app.autograd.measure import measure
 from app.autograd.seeds import seeded
 from app.autograd.steps import Breaks, EdgeGrad, GradStats, PassResult, StepRecord, Stop, stops_at
+from app.autograd.stretches import held_by_step, released_by_step
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -77,8 +77,7 @@ class Playback:
         self._edits: list[_Edited] = []
         self._draws: dict[int, bool] = {}
         self._flow = Flow(self.tape, keep)
-        self._released = _released_by_step(graph)
-        self._held = [self.tape.held - gone for gone in accumulate(self._released, initial=0)]
+        self._released, self._held = released_by_step(self.tape), held_by_step(self.tape)
         self._seeds = seeded(graph, seeds, scale)
         self._rewind()
 
@@ -96,6 +95,11 @@ class Playback:
     def held(self) -> int:
         """Bytes of activations that a real backward would still hold here."""
         return self._held[self.position]
+
+    @property
+    def kept(self) -> int:
+        """About how many bytes this playback itself keeps alive: all activations, and the gradients that were made."""
+        return 0 if self.graph.released else self.tape.held + self._flow.kept
 
     @property
     def records(self) -> tuple[StepRecord, ...]:
@@ -154,7 +158,10 @@ class Playback:
         return self.seek(self.tape.steps[node])
 
     def run(self, until: Breaks | None = None, on_step: Callable[[StepRecord], object] | None = None) -> Stop:
-        """Play on to the end, to a break or to a `cancel()`. The node that is to run first stops nothing."""
+        """Play on to the end, to a break or to a `cancel()`. The node that is to run first stops nothing.
+
+        `on_step` is told of each step; where it answers False, that is a cancel.
+        """
         until = until or Breaks()
         before, first = stops_at(self.tape, until), True
         while (node := self.next_node) is not None and not self._cancelled.is_set():
@@ -162,10 +169,11 @@ class Playback:
                 return Stop(before[node], self.position, node)
             first, record = False, self.step()
             assert record is not None
-            if on_step is not None:
-                on_step(record)
+            go_on = on_step is None or on_step(record) is not False
             if stop := _found(record, until):
                 return stop
+            if not go_on:
+                self._cancelled.set()
         return self._stopped("end")
 
     def cancel(self) -> None:
@@ -370,12 +378,3 @@ def _as_gradient(given: Tensor, metadata: object) -> Tensor:
     if tuple(given.shape) != shape:
         raise ValueError(f"The gradient there has shape {shape}; the given tensor has {tuple(given.shape)}.")
     return given.detach().to(metadata.device, metadata.dtype)  # type: ignore[attr-defined]
-
-
-def _released_by_step(graph: LiveGraph) -> list[int]:
-    """Bytes of activations that each step of the order is the last to need."""
-    steps, released = graph.tape.steps, [0] * len(graph.tape.order)
-    for storage in graph.tape.storages:
-        if storage.kind == "activation":
-            released[steps[storage.freed_by]] += storage.bytes
-    return released
