@@ -194,6 +194,9 @@ class StepPlot(pg.PlotWidget):
         item = self.getPlotItem()
         item.hideButtons()
         item.setMenuEnabled(False)
+        # They are made all the same, belong to no window and would outlive this one.
+        for menu in (item.ctrlMenu, *filter(None, (action.menu() for action in item.ctrlMenu.actions()))):
+            menu.setParent(self)
         item.layout.setContentsMargins(0, 8, 14, 0)
         self.backdrop = Backdrop(self)
         self.cursor_line = CursorLine(self)
