@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from app.autograd.grouping import Folded, LayerGroup, fold, group_by_layer, opened
 from app.autograd.tape import Saved, Tape, TapeNode
 from app.drawing import Arrow, Box, Chip, Drawing, Group, bytes_text, shape_text
@@ -67,10 +69,6 @@ def summary(tape: Tape) -> str:
     return " · ".join(parts)
 
 
-def chip_text(saved: Saved) -> str:
-    return f"{saved.name} {bytes_text(saved.bytes)}"
-
-
 def _frame(group: LayerGroup) -> Group:
     caption = bytes_text(group.held) if group.held else ""
     return Group(group.key, group.title, group.category, group.parent, caption, group.link)
@@ -97,10 +95,17 @@ def _box(node: TapeNode, name: str, group: LayerGroup, under: int | None, groupe
     return Box(name, node.name, called, (), group.category, "op", frame, _chips(node.saved), hang, group.link)
 
 
+@lru_cache(maxsize=4096)
+def _chip(name: str, count: int, kind: str) -> Chip:
+    return Chip(f"{name} {bytes_text(count)}", _KINDS.get(kind, kind))
+
+
 def _chips(saved: tuple[Saved, ...]) -> tuple[Chip, ...]:
     """The largest tensors held for backward first; more than fit are counted."""
-    ranked = sorted(saved, key=lambda s: (s.kind != "activation", -s.bytes))
-    chips = [Chip(chip_text(s), _KINDS.get(s.kind, s.kind)) for s in ranked[:CHIPS]]
+    if not saved:
+        return ()
+    ranked = sorted(saved, key=lambda s: (s.kind != "activation", -s.bytes)) if len(saved) > 1 else saved
+    chips = [_chip(s.name, s.bytes, s.kind) for s in ranked[:CHIPS]]
     if len(ranked) > CHIPS:
         chips.append(Chip(f"+{len(ranked) - CHIPS} more", "more"))
     return tuple(chips)

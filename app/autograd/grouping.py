@@ -200,8 +200,11 @@ def fold(tape: Tape, groups: tuple[LayerGroup, ...], unfolded: frozenset[str]) -
         ends = place[edge.source], place[edge.target]
         if ends[0] != ends[1]:
             found.setdefault(ends, []).append(edge.shape)
-    edges = tuple(
-        FoldedEdge(source, target, len(shapes), tuple(dict.fromkeys(shape for shape in shapes if shape is not None)))
-        for (source, target), shapes in found.items()
-    )
+    edges = tuple(FoldedEdge(*ends, len(shapes), _different(shapes)) for ends, shapes in found.items())
     return Folded(groups, unfolded & {group.key for group in groups}, tuple(place), edges)
+
+
+def _different(shapes: list[tuple[int, ...] | None]) -> tuple[tuple[int, ...], ...]:
+    if len(shapes) == 1:
+        return () if shapes[0] is None else (shapes[0],)
+    return tuple(dict.fromkeys(shape for shape in shapes if shape is not None))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QPainter, QPainterPath, QPainterPathStroker, QPen
+from functools import lru_cache
+
+from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
+from PySide6.QtGui import QBrush, QPainter, QPainterPath, QPainterPathStroker, QPen
 from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 
 from app.drawing import Arrow
@@ -18,7 +20,7 @@ from app.views.autograd.faces import (
     paint_label,
 )
 from app.views.autograd.far import DIMMED
-from app.views.theme import current, mix
+from app.views.theme import Theme, current, mix
 
 # Below this scale texts cannot be read and are left out.
 SIMPLE_BELOW = 0.38
@@ -36,6 +38,7 @@ class _Part(QGraphicsItem):
         super().__init__()
         self.key, self.link, self.rect = key, link, rect
         self._state = State()
+        self._bounds = QRectF(-RING, -RING, rect.width + 2 * RING, rect.height + 2 * RING)
         self.setPos(rect.x, rect.y)
         self.setCacheMode(QGraphicsItem.CacheMode.DeviceCoordinateCache)
 
@@ -49,7 +52,7 @@ class _Part(QGraphicsItem):
             self.update()
 
     def boundingRect(self) -> QRectF:
-        return QRectF(0, 0, self.rect.width, self.rect.height).adjusted(-RING, -RING, RING, RING)
+        return self._bounds
 
 
 class BoxItem(_Part):
@@ -90,6 +93,13 @@ class GroupItem(_Part):
         self.face.paint(painter, current(), size, self._state, detail=_detailed(option, painter))
 
 
+@lru_cache(maxsize=8)
+def _ink(theme: Theme, marked: bool) -> tuple[QPen, QBrush]:
+    """What an arrow and its head are painted with."""
+    color = theme.back if marked else mix(theme.canvas, theme.back, 0.72)
+    return QPen(color, 2.4 if marked else 1.6), QBrush(color)
+
+
 class ArrowItem(QGraphicsItem):
     """A gradient's way from one box to another."""
 
@@ -98,6 +108,9 @@ class ArrowItem(QGraphicsItem):
         self.arrow = arrow
         self._path = arrow_path(route)
         self._head = arrow_head(self._path)
+        (ax, ay), (bx, by) = route[0], route[-1]
+        straight = len(route) == 2 and (abs(ay - by) < 0.5 or abs(ax - bx) < 0.5)
+        self._line = QLineF(ax, ay, bx, by) if straight else None
         self._bounds = self._path.boundingRect().united(self._head.boundingRect()).adjusted(-2, -2, 2, 2)
         self._marked = False
         self.setZValue(2)
@@ -122,13 +135,15 @@ class ArrowItem(QGraphicsItem):
         return stroker.createStroke(self._path)
 
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
-        theme = current()
-        color = theme.back if self._marked else mix(theme.canvas, theme.back, 0.72)
-        painter.setPen(QPen(color, 2.4 if self._marked else 1.6))
+        line, fill = _ink(current(), self._marked)
+        painter.setPen(line)
         painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.drawPath(self._path)
+        if self._line is not None:
+            painter.drawLine(self._line)
+        else:
+            painter.drawPath(self._path)
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(color)
+        painter.setBrush(fill)
         painter.drawPath(self._head)
 
 

@@ -25,7 +25,7 @@ from app.views.theme import manager
 
 MARGIN = 40.0
 # How far around what is in sight items are made, so that they are not made at every step of a pan.
-AHEAD = 300.0
+AHEAD = 150.0
 
 Part = BoxItem | GroupItem
 # ("box", id), ("group", id), ("arrow", number) or ("label", number)
@@ -82,7 +82,8 @@ class TapeScene(QGraphicsScene):
         self._states: dict[str, State] = {}
         self._way: frozenset[str] = frozenset()
         self._arrow_items: dict[int, ArrowItem] = {}
-        self._label_items: dict[int, LabelItem] = {}
+        self._labels: list[LabelItem] = []
+        self._shown: set[_Place] = set()
         self._seen = QRectF()
         for known in ("_index", "_touching", "_by_link", "_box_of", "_frame_of"):
             self.__dict__.pop(known, None)
@@ -156,14 +157,16 @@ class TapeScene(QGraphicsScene):
         if self._far or self._seen.contains(area):
             return
         self._seen = area.adjusted(-AHEAD, -AHEAD, AHEAD, AHEAD)
-        for kind, key in self._index.inside(self._seen):
+        fresh = [place for place in self._index.inside(self._seen) if place not in self._shown]
+        self._shown.update(fresh)
+        for kind, key in fresh:
             if kind == "box":
                 self.boxes[key]
             elif kind == "group":
                 self.groups[key]
             elif kind == "arrow":
                 self.arrow(key)
-            elif key not in self._label_items:
+            else:
                 self._make_label(key)
 
     def _make_box(self, key: str) -> BoxItem:
@@ -192,8 +195,9 @@ class TapeScene(QGraphicsScene):
     def _make_label(self, number: int) -> None:
         at = self.layout_.labels[number]
         assert at is not None
-        item = self._label_items[number] = LabelItem(label_of(self._drawing.arrows[number]), at)
+        item = LabelItem(label_of(self._drawing.arrows[number]), at)
         item.setParentItem(self._sheet)
+        self._labels.append(item)
 
     def part(self, key: str) -> Part | None:
         """The box or the open group of this key; a closed group is found by its group's key too."""
