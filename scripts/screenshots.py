@@ -121,6 +121,17 @@ class Photographer:
         window.room.scene.choose(str(node.id))
         self.take("autograd")
 
+    def snippet(self) -> None:
+        from app.autograd.snippets import ready_snippet
+
+        window = self.window
+        window.actions_by_key["snippet"].trigger()
+        window.snippets.page.load_ready(ready_snippet("inplace_saved"))
+        window.snippets.run()
+        until(lambda: not window.snippets.running)
+        self.take("snippet")
+        window.snippets.show("net")
+
     def code(self) -> None:
         window = self.window
         window.show_page("code")
@@ -130,7 +141,7 @@ class Photographer:
         window.close()
 
     def everything(self) -> None:
-        for picture in (self.build, self.gallery, self.error, self.train, self.autograd, self.code):
+        for picture in (self.build, self.gallery, self.error, self.train, self.autograd, self.snippet, self.code):
             picture()
 
 

@@ -22,7 +22,7 @@ _SHORT = {
     "float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "int64": "i64", "int32": "i32",
     "int16": "i16", "int8": "i8", "uint8": "u8", "complex64": "c64", "complex128": "c128",
 }  # fmt: skip
-_KINDS = {"parameter": "a parameter", "buffer": "a buffer", "input": "the batch itself"}
+_KINDS = {"parameter": "a parameter", "buffer": "a buffer", "input": "an input that is there anyway"}
 
 
 class _Tile(QWidget):
@@ -212,7 +212,7 @@ def _parameter_section(node: TapeNode) -> Section:
     section = Section("Parameter", "shared" if len(node.parameters) > 1 else "")
     for name in node.parameters:
         section.body_layout.addWidget(label(name, "formula"))
-    words = "AccumulateGrad adds the gradient that arrives to this parameter's .grad."
+    words = "AccumulateGrad adds the gradient that arrives to this tensor's .grad."
     if len(node.parameters) > 1:
         words += " One tensor has all these names: their gradients are added up."
     section.body_layout.addWidget(_note(words))
