@@ -10,36 +10,47 @@ Hooks sit on this one graph, so a step that is not recorded costs nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
 from app.autograd.measure import norm_of, values_of
 from app.autograd.tape import Tape, TapeEdge
-from app.autograd.walk import execution_order, is_accumulate, short_name, walk
+from app.autograd.walk import execution_order, short_name, walk
 from app.frozen import FrozenMap
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+# Nodes that hand on all elements as they are, in another shape: what leaves has the norm of what arrived.
+_REARRANGING = frozenset(
+    f"{name}Backward0"
+    for name in ("T", "View", "UnsafeView", "ReshapeAlias", "Alias", "Transpose", "Permute", "Squeeze", "Unsqueeze")
+) | {"SqueezeBackward1", "SqueezeBackward2", "TransposeBackward1"}
 
 
 @dataclass(frozen=True)
 class Recorded:
     """What a backward pass was like. Nodes are numbered as in the `Tape` of a capture of the same net.
 
-    `ran` are the nodes with more than a leaf behind them, as the engine ran them; `order` is that with the leaves.
     `node_norms` is what arrived, by node, `edge_norms` what left, by (source, slot), both with a gradient scaler's
     factor divided out. A node that only one edge leads to has that edge's norm.
     """
 
     names: tuple[str, ...]
     edges: tuple[TapeEdge, ...]
-    order: tuple[int, ...]
-    ran: tuple[int, ...]
+    roots: tuple[int, ...]
+    sequences: tuple[int, ...]
     node_norms: FrozenMap[int, float] = field(default_factory=FrozenMap)
     edge_norms: FrozenMap[tuple[int, int], float] = field(default_factory=FrozenMap)
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """The nodes in the order in which the engine ran them."""
+        return execution_order(list(self.sequences), self.edges, self.roots)
 
     def fits(self, tape: Tape) -> bool:
         """Whether the tape has the same nodes and edges, so that its layers and lines are these nodes' too."""
@@ -51,84 +62,70 @@ class Recorded:
     def first_non_finite(self) -> int | None:
         """The first node, as the engine ran them, from which a gradient left that is not finite."""
         bad = {source for (source, _), norm in self.edge_norms.items() if not math.isfinite(norm)}
-        return next((node for node in self.ran if node in bad), None)
+        return next((node for node in self.order if node in bad), None) if bad else None
 
 
 class Recorder:
     """Hooks on the nodes below some tensors until `finish` or the end of its `with`. `scale` is a gradient scaler's."""
 
     def __init__(self, ends: Tensor | Sequence[Tensor], scale: float = 1.0) -> None:
-        given = [ends] if isinstance(ends, torch.Tensor) else list(ends)
+        nodes, self._edges, self._roots = walk([ends] if isinstance(ends, torch.Tensor) else ends, shapes=False)
         self.scale = scale
-        nodes, self._edges, roots = walk(given)
         self._names = tuple(map(short_name, nodes))
-        self._order = execution_order([node._sequence_nr() for node in nodes], self._edges, roots)
-        self._ran: list[int] = []
+        self._sequences = tuple(node._sequence_nr() for node in nodes)
         self._norms: list[Tensor] = []
         self._what: list[tuple[int, int]] = []  # (source, slot), or (node, -1) for what arrived
-        self._sums: set[int] = set()
-        self._hooks = self._put_on(nodes, roots)
+        self._sums = set(self._roots)  # where more arrives than one edge brings
+        self._hooks = self._put_on(nodes)
 
-    def _put_on(self, nodes: list[Any], roots: tuple[int, ...]) -> list[Any]:
-        """A leaf that one edge leads to needs no hook: the edge says it all."""
-        slots: dict[tuple[int, int], int] = {}
-        leaving: dict[int, list[TapeEdge]] = {}
+    def _put_on(self, nodes: list[Any]) -> list[Any]:
+        """What one edge alone brings is known from that edge, so most leaves need no hook."""
+        names, roots = self._names, self._roots
+        met: set[int] = set(roots)
+        sums = self._sums
+        slots: dict[int, list[int]] = {}
         for edge in self._edges:
-            slots[edge.target, edge.output_nr] = slots.get((edge.target, edge.output_nr), 0) + 1
-            leaving.setdefault(edge.source, []).append(edge)
-        inputs: dict[int, int] = {}
-        for target, _ in slots:
-            inputs[target] = inputs.get(target, 0) + 1
-        self._sums = {target for (target, _), count in slots.items() if count > 1 or inputs[target] > 1} | set(roots)
+            target, source = edge.target, edge.source
+            if target in met:
+                sums.add(target)
+            met.add(target)
+            if names[source] not in _REARRANGING:
+                slots.setdefault(source, []).append(edge.slot)
+        places = {**slots, **{place: slots.get(place, []) for place in sums}}
         return [
-            node.register_hook(self._hook(place, leaving.get(place, [])))
-            for place, node in enumerate(nodes)
-            if place in self._sums or not is_accumulate(node)
+            nodes[place].register_hook(partial(_measure, self._what, self._norms, place, of, place in sums))
+            for place, of in places.items()
         ]
-
-    def _hook(self, place: int, edges: list[TapeEdge]) -> Callable[[Any, Any], None]:
-        ran, norms, what, sums = self._ran, self._norms, self._what, self._sums
-
-        def after(gradients: tuple[Tensor | None, ...], arrived: tuple[Tensor | None, ...]) -> None:
-            with torch.no_grad():
-                if edges:
-                    ran.append(place)
-                for edge in edges:
-                    gradient = gradients[edge.slot]
-                    if gradient is None:
-                        continue
-                    what.append((place, edge.slot))
-                    norms.append(norm_of(values_of(gradient)))
-                if place in sums:
-                    for gradient in arrived:
-                        if gradient is not None:
-                            what.append((place, -1))
-                            norms.append(norm_of(values_of(gradient)))
-
-        return after
 
     def finish(self) -> Recorded:
         """Take the hooks off and fetch what was measured; waits for the device."""
         self.close()
-        values = self._fetched()
-        edges = {key: value for key, value in zip(self._what, values, strict=True) if key[1] >= 0}
-        squares: dict[int, float] = {}
-        for (node, slot), value in zip(self._what, values, strict=True):
+        nodes: dict[int, float] = {}
+        edges: dict[tuple[int, int], float] = {}
+        for (node, slot), value in zip(self._what, self._fetched(), strict=True):
             if slot < 0:
-                squares[node] = squares.get(node, 0.0) + value * value
-        nodes = {node: math.sqrt(square) for node, square in squares.items()}
+                nodes[node] = math.hypot(nodes.get(node, 0.0), value)
+            else:
+                edges[node, slot] = value
+        # A source comes before its targets here: `walk` numbers and follows them from the ends on, but where several
+        # edges meet, and there the norm was measured.
         for edge in self._edges:
-            if edge.target not in nodes and (edge.source, edge.slot) in edges:
-                nodes[edge.target] = edges[edge.source, edge.slot]
+            key = edge.source, edge.slot
+            if key not in edges and edge.source in nodes and self._names[edge.source] in _REARRANGING:
+                edges[key] = nodes[edge.source]
+            if key in edges and edge.target not in self._sums:
+                nodes[edge.target] = edges[key]
         return Recorded(
-            self._names, tuple(self._edges), self._order, tuple(self._ran), FrozenMap(nodes), FrozenMap(edges)
+            self._names, tuple(self._edges), self._roots, self._sequences, FrozenMap(nodes), FrozenMap(edges)
         )
 
     def _fetched(self) -> list[float]:
-        norms = [norm.detach() for norm in self._norms]
+        norms, scale = self._norms, self.scale
+        if any(norm.is_cpu for norm in norms):  # no device to wait for, or several
+            return [norm.item() / scale for norm in norms]
         if len({norm.device for norm in norms}) > 1:
             norms = [norm.cpu() for norm in norms]
-        return [value / self.scale for value in torch.stack(norms).tolist()] if norms else []
+        return [value / scale for value in torch.stack(norms).tolist()] if norms else []
 
     def close(self) -> None:
         """Take the hooks off."""
@@ -141,6 +138,31 @@ class Recorder:
 
     def __exit__(self, *_exception: object) -> None:
         self.close()
+
+
+def _measure(
+    what: list[tuple[int, int]],
+    norms: list[Tensor],
+    place: int,
+    slots: list[int],
+    sums: bool,
+    gradients: tuple[Tensor | None, ...],
+    arrived: tuple[Tensor | None, ...],
+) -> None:
+    """The hook: note the norms of what leaves node `place` by `slots`, and where it `sums` of what arrived."""
+    if torch.is_grad_enabled():  # with `create_graph`
+        with torch.no_grad():
+            return _measure(what, norms, place, slots, sums, gradients, arrived)
+    taken = [(slot, gradients[slot]) for slot in slots]
+    if sums:
+        taken += [(-1, gradient) for gradient in arrived]
+    for slot, gradient in taken:
+        if gradient is not None:
+            what.append((place, slot))
+            # Straight for what nearly all are: asking more takes as long as the norm of a small tensor.
+            plain = gradient.dtype is torch.float32 and gradient.layout is torch.strided
+            norms.append(torch.linalg.vector_norm(gradient) if plain else norm_of(values_of(gradient)))
+    return None
 
 
 def record(ends: Tensor | Sequence[Tensor], scale: float = 1.0) -> Recorder:

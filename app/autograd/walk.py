@@ -24,7 +24,8 @@ def is_accumulate(node: Any) -> bool:
 def walk(tensors: Iterable[Any], shapes: bool = True) -> tuple[list[Any], list[TapeEdge], tuple[int, ...]]:
     """Every node reachable from `tensors`, the edges between them, and the roots' indices.
 
-    Without `shapes` the edges are not asked for those of their gradients, which takes half of the time. The list keeps the nodes alive while numbers are handed out: Python ids of dead nodes are used again.
+    Without `shapes` the gradients on the edges are not asked for theirs, which takes half of the time. The list keeps
+    the nodes alive while numbers are handed out: Python ids of dead nodes are used again.
     """
     from torch.autograd.graph import get_gradient_edge
 
