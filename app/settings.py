@@ -95,6 +95,15 @@ class Settings:
         self._store.setValue("files/recent", [str(path) for path in paths[:RECENT_FILES]])
 
     @property
+    def snippet(self) -> str:
+        """The lines of PyTorch that the person left in the Autograd tab; "" for none of their own."""
+        return str(self._store.value("autograd/snippet", "") or "")
+
+    @snippet.setter
+    def snippet(self, value: str) -> None:
+        self._store.setValue("autograd/snippet", value)
+
+    @property
     def data_folder(self) -> Path:
         """Where downloaded data are kept; `tapedeck train` looks in the same default."""
         return self._path("files/data_folder") or default_root()

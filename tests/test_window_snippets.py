@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QStackedWidget
 
+from app.autograd.snippets import ready_snippet
 from app.settings import Settings
 from app.views import theme
 from app.views.dialogs.trust import TrustDialog
 from app.views.main_window import MainWindow
+from app.views.snippet_control import SnippetControl
 from tests.test_window import leave, ready
 
 CONTROL = Qt.KeyboardModifier.ControlModifier
@@ -60,6 +63,15 @@ def test_a_snippet_runs_on_ctrl_enter_and_its_graph_is_inspected(window, qtbot) 
     assert snippets._child is None, "no process waits for a page that nobody sees"
     snippets.toggle.set_value("snippet")
     assert window.tape_inspector.shown().name == "ExpBackward0"
+    snippets.close()
+    again = SnippetControl(window, QStackedWidget())
+    assert again.page.edit.text() == page.edit.text() and not again.running, "it is kept, and does not run by itself"
+    again.page.load("import os", "theirs.py", Path("theirs.py"))
+    again.close()
+    assert window.settings.snippet == page.edit.text(), "what nobody trusts is not kept as one's own"
+    again.page.load_ready(ready_snippet("spreading"))
+    again.close()
+    assert window.settings.snippet == ""
 
 
 def test_stop_ends_a_snippet_and_the_net_comes_back_to_the_front(window, qtbot) -> None:

@@ -216,6 +216,7 @@ def _node_json(tape: Tape, node: TapeNode) -> dict[str, Any]:
         "line": node.line,
         "parameter": node.parameters[0] if node.parameters else None,
         "parameters": list(node.parameters),
+        "variables": list(node.variables),
         "sequence": node.sequence,
         "saved": [
             {

@@ -74,6 +74,8 @@ class SnippetControl(QObject):
             page.lookRequested.connect(self._look_at_file)
             page.detail.connect(self._inspect)
             page.room.exportRequested.connect(self._window.autograd_control.choose_file)
+            if kept := self._window.settings.snippet:
+                page.load(kept, "The lines that you left here.")
         return self._page
 
     @property
@@ -158,9 +160,13 @@ class SnippetControl(QObject):
         self._centre_shown()
 
     def close(self) -> None:
-        """End what runs and what waits."""
+        """End what runs and what waits, and keep the person's own lines for the next time."""
         self._stop.set()
         self._let_go()
+        page = self._page
+        if page is not None and page.foreign is None:
+            own = page.ready.value() is None
+            self._window.settings.snippet = page.edit.text() if own else ""
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
