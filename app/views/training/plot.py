@@ -196,7 +196,7 @@ class StepPlot(pg.PlotWidget):
         item.setMenuEnabled(False)
         # They are made all the same, belong to no window and would outlive this one.
         for menu in (item.ctrlMenu, *filter(None, (action.menu() for action in item.ctrlMenu.actions()))):
-            menu.setParent(self)
+            menu.setParent(self, menu.windowFlags())
         item.layout.setContentsMargins(0, 8, 14, 0)
         self.backdrop = Backdrop(self)
         self.cursor_line = CursorLine(self)
