@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,6 +60,7 @@ def file(tmp_path, monkeypatch):
         if trusted:
             layer_files.allow(own_dataset.file_of(path).sha256, tried=True)
         monkeypatch.syspath_prepend(str(folder))
+        sys.modules.pop("my_data", None)  # that of a script that was run before
         return DataConfig("file.dataset", path=str(path), options=FrozenMap(dataset=name, **options))
 
     return make
@@ -119,3 +121,81 @@ def test_a_run_is_the_run_of_the_script(file, broken, tmp_path, run_script, monk
     assert ended is None and lines == app_lines(a_job)
     (written,) = write_start(a_job, tmp_path / "train.py")
     assert written == tmp_path / "my_data.py" and written.read_text() == Path(data.path).read_text()
+
+
+def test_samples_that_are_not_kept_are_had_batch_by_batch_in_the_script_too(file, run_script, tmp_path):  # noqa: F811
+    """What they draw is drawn in the order of the batches, and goes on after a checkpoint."""
+    from app.training import checkpoint
+    from app.training.config import Choice
+    from app.training.loop import train
+    from tests.training_jobs import losses
+
+    config = replace(file(broken=11, keep="disk"), bad="skip")
+    spec = look(config)
+    assert "not kept" in spec.notes[0] and spec.count == 89
+    a_job = job(fitting(spec), data=config, epochs=2, batch_size=16, save_every=3, loss=Choice("CrossEntropyLoss"))
+    ours = app_lines(a_job)
+    write_start(a_job, tmp_path / "train.py")
+    lines, ended = run_script(a_job, "--json")
+    assert ended is None and lines == ours
+    kept = replace(a_job.data, options=FrozenMap(dataset="Squares"))
+    assert ours != app_lines(replace(a_job, data=kept)), "those are drawn once"
+    whole = losses(list(train(a_job, folder=tmp_path / "c")))
+    rest = list(train(a_job, resume=tmp_path / "c" / checkpoint.step_file(6)))
+    assert losses(rest) == whole[6:]
+
+
+def test_an_iterable_dataset_is_streamed_in_its_own_order(file, run_script, tmp_path):  # noqa: F811
+    from app.data.sources import load
+    from app.data.streams import InOrder
+    from app.training import checkpoint
+    from app.training.config import Choice
+    from app.training.loop import train
+    from tests.training_jobs import losses
+
+    config = file("Stream", keep="disk")
+    spec = look(config)
+    with pytest.raises(DataError, match="Take shuffle away"):
+        load(config)
+    config = replace(config, shuffle=False)
+    a_job = job(fitting(spec), data=config, epochs=2, batch_size=16, save_every=3, loss=Choice("MSELoss"))
+    data = load(config)
+    assert isinstance(data.train_inputs, InOrder)
+    assert float(data.train_inputs[slice(3, 4)].mean()) == pytest.approx(3 / 70)
+    assert float(next(data.val.batches([data.train_inputs.numbers[:1]]))[0].mean()) == pytest.approx(56 / 70)
+    write_start(a_job, tmp_path / "train.py")
+    ours = app_lines(a_job)
+    lines, ended = run_script(a_job, "--json")
+    assert ended is None and lines == ours
+    whole = losses(list(train(a_job, folder=tmp_path / "c")))
+    rest = list(train(a_job, resume=tmp_path / "c" / checkpoint.step_file(6)))
+    assert losses(rest) == whole[6:]
+
+
+def test_a_dataset_whose_target_is_a_tuple_has_several_targets(tmp_path, monkeypatch, run_script):  # noqa: F811
+    from app.training.config import Choice, OutputLoss
+    from app.training.events import Finished, LossParts
+    from tests.training_jobs import net, run
+
+    path = tmp_path / "pairs.py"
+    path.write_text(
+        "import torch\nfrom torch.utils.data import Dataset\n\n\nclass Pairs(Dataset):\n"
+        "    def __len__(self):\n        return 40\n\n"
+        "    def __getitem__(self, i):\n        return torch.full((3,), i / 40), (i % 2, torch.tensor([i / 40, 1.0]))\n"
+    )
+    layer_files.allow(own_dataset.file_of(path).sha256, tried=True)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    config = DataConfig("file.dataset", path=str(path))
+    assert [(one.name, one.task) for one in look(config).targets] == [("target 1", "classes"), ("target 2", "values")]
+    source = replace(
+        net(["self.kind = nn.Linear(3, 2)", "self.box = nn.Linear(3, 2)"], ["return self.kind(x), self.box(x)"], (3,)),
+        outputs=("kind", "box"),
+    )
+    rows = (OutputLoss("kind", Choice("CrossEntropyLoss"), 1.0, "target 1"),
+            OutputLoss("box", Choice("MSELoss"), 5.0, "target 2"))  # fmt: skip
+    a_job = job(source, data=config, epochs=1, batch_size=16, losses=rows)
+    events = run(a_job)
+    assert isinstance(events[-1], Finished), events[-1]
+    assert [event.outputs for event in events if isinstance(event, LossParts)][0] == ("kind", "box")
+    lines, ended = run_script(a_job, "--json")
+    assert ended is None and lines == app_lines(a_job)

@@ -205,8 +205,11 @@ def read_dataset(
     timeout: float,
     watch: Callable[[int, int, str], None] | None = None,
     guard: Callable[[], Any] = nullcontext,
+    keep: bool = True,
 ) -> tuple[Tensor, Any, list[str]]:
     """All samples of a Dataset, map-style or iterable: inputs (N, ...) and labels (N, ...), in its own order.
+
+    Without `keep` the numbers of the samples (N,) stand in the place of the inputs.
 
     Where the target of a sample is a tuple or a dictionary, the labels are a dictionary by name (1, 2 ... of a tuple).
     A DataLoader reads them, `workers` processes at a time; what they draw from torch's generator is the same each time.
@@ -221,6 +224,7 @@ def read_dataset(
     inputs: list[Tensor] = []
     labels: dict[str, list[Tensor]] = {}
     bad: list[str] = []
+    known_shapes: tuple[Any, ...] = ()
     total, done, waiting = 0 if iterable else len(dataset), 0, iter(loader)
     while True:
         with guard():
@@ -233,15 +237,16 @@ def read_dataset(
                 if isinstance(sample, str):
                     raise ValueError(sample)
                 value, label = torch.as_tensor(sample[0]), targets_of(sample[1])
+                shapes = (value.shape, *((name, one.shape) for name, one in label.items()))
                 if not inputs:
-                    labels = {name: [] for name in label}
-                shapes = (value.shape, *(one.shape for one in label.values()))
-                if inputs and shapes != (inputs[0].shape, *(labels[name][0].shape for name in label)):
-                    raise ValueError(f"it is {', '.join(str(tuple(s)) for s in shapes)}, and the first one is not")
+                    labels, known_shapes = {name: [] for name in label}, shapes
+                if shapes != known_shapes:
+                    told = ", ".join(str(tuple(shape)) for shape in (value.shape, *(o.shape for o in label.values())))
+                    raise ValueError(f"it is {told}, and the first one is not")
             except (ValueError, TypeError, IndexError, KeyError, RuntimeError) as error:
                 bad.append(f"sample {number}: {error}")
                 continue
-            inputs.append(value)
+            inputs.append(value if keep else torch.tensor(number))
             for name, one in label.items():
                 labels[name].append(one)
         done += len(samples)

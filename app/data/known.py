@@ -62,6 +62,9 @@ _DATASET = (
     Option("dataset", "str", "", doc="Name of the class; the only one of the file where none is named."),
     Option("workers", "int", 0, minimum=0, maximum=64, doc="Processes that read samples, of a map-style dataset."),
     Option("timeout", "float", 120.0, minimum=0, maximum=86_400, doc="Seconds that a worker may take for a batch."),
+    Option("keep", "choice", "memory", choices=("memory", "disk"),
+           doc="In memory every sample is had once, before the run; left on the disk it is had anew for each batch."),
+    Option("pin_memory", "bool", False, doc="Send batches to a GPU from pinned memory, if they are not kept."),
 )
 _TEXT = (Option("context", "int", 64, minimum=1, maximum=1_000_000, doc="Characters in one sample."),)
 

@@ -159,7 +159,12 @@ def _numbers(labels: Tensor) -> tuple[str, ...]:
 def _split(config: DataConfig, spec: SourceSpec, options: Mapping[str, Any], whole: Pair) -> Parts:
     inputs, labels = whole
     shares = config.validation_fraction, config.test_fraction
-    if spec.key == "file.text":
+    if config.shuffle and spec.arguments.get("in_order"):
+        raise DataError(
+            f"{spec.label}: the samples of an iterable dataset come in their own order. Take shuffle away (Training, "
+            "Data), or keep them in memory."
+        )
+    if spec.key == "file.text" or spec.arguments.get("in_order"):
         split = split_in_order(len(labels), *shares)
     else:
         ids = first(labels) if spec.task == CLASSES else torch.zeros(len(labels))
@@ -238,13 +243,17 @@ _WHOLE: dict[str, Callable[[Mapping[str, Any]], Pair]] = {
        for name in ("iris", "wine", "breast_cancer")},
 }  # fmt: skip
 def _pictures(path: Path, *, watch: Watch, **how: Any) -> tuple[Any, Tensor, list[str]]:
-    return (streams.stream_pictures if "workers" in how else file_readers.read_pictures)(path, watch=watch, **how)
+    return (streams.stream_pictures if "pin" in how else file_readers.read_pictures)(path, watch=watch, **how)
 
 
-def _own(path: Path, name: str, workers: int, timeout: float, watch: Watch) -> tuple[Tensor, Tensor, list[str]]:
+def _own(
+    path: Path, name: str, workers: int, timeout: float, watch: Watch, pin: bool | None = None, in_order: bool = False
+) -> tuple[Any, Any, list[str]]:
     dataset: Any = own_dataset.make(path, name)
     if workers and not isinstance(dataset, IterableDataset):
         dataset = own_dataset.Sent(own_dataset.file_of(path), name)
+    if pin is not None:
+        return streams.stream_dataset(dataset, workers, timeout, pin, watch, borrowed)
     return file_readers.read_dataset(dataset, workers, timeout, watch, borrowed)
 
 

@@ -70,6 +70,13 @@ def class_name(path: Path, wanted: str) -> str:
     return wanted or names[0]
 
 
+def is_iterable(path: Path, name: str) -> bool:
+    """Whether a class of a file that was trusted is of an iterable dataset. Raises DataError."""
+    from torch.utils.data import IterableDataset
+
+    return issubclass(layer_files.attribute(file_of(path), name), IterableDataset)
+
+
 def make(path: Path, name: str) -> Dataset[Any]:
     """The dataset, made without arguments. Raises DataError."""
     return _made(file_of(path), name)

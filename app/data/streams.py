@@ -4,15 +4,18 @@ torch is imported at the top because they stand alone in that script: import thi
 """
 
 import copy
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.data import IterableDataset
 
-from app.data.file_readers import picture_files, read_picture
+from app.data.file_readers import kind_of, picture_files, read_dataset, read_picture
 
 
 class SampleLost(OSError):
@@ -85,6 +88,42 @@ class Streamed:
         return samples.to(self.device)
 
 
+class InOrder(Streamed):
+    """Samples of an iterable dataset, which come in its own order: `begin` begins with the first of them.
+
+    Those that lie before the ones that are asked for are passed over, without a trace in torch's generator.
+    """
+
+    def __init__(self, begin: Callable[[], Iterator[Any]], numbers: Tensor, pin: bool) -> None:
+        self.begin, self.at, self.rest = begin, 0, iter(())
+        self.turn = threading.Lock()
+        super().__init__(self.pass_to, numbers, 0, 0.0, pin)
+        self.at, self.rest = 0, iter(())
+
+    def ahead(self, batches: Iterable[Tensor]) -> "InOrder":
+        """The same from its first sample on: what one reader has come to is nothing to another."""
+        own = copy.copy(self)
+        own.at, own.rest, own.read = 0, iter(()), own.pass_to
+        return own
+
+    def pass_to(self, number: int) -> Tensor:
+        """The sample of a number. Raises SampleLost where there are fewer of them than there were."""
+        with self.turn:
+            if not self.at or number < self.at:
+                self.at, self.rest = 0, self.begin()
+            try:
+                before = torch.get_rng_state()
+                while self.at < number:
+                    next(self.rest)
+                    self.at += 1
+                torch.set_rng_state(before)
+                value = torch.as_tensor(next(self.rest)[0])
+                self.at += 1
+            except StopIteration:
+                raise SampleLost(f"Sample {number} does not come any more: there are {self.at} now.") from None
+            return value if value.dtype == torch.uint8 else value.to(kind_of(value))
+
+
 def stream_pictures(
     path: Path,
     classes: Sequence[str],
@@ -120,3 +159,33 @@ def stream_pictures(
 
     numbers = torch.arange(len(files))
     return Streamed(read, numbers, workers, timeout, pin), torch.tensor(ids, dtype=torch.int64), bad
+
+
+def stream_dataset(
+    dataset: Any,
+    workers: int,
+    timeout: float,
+    pin: bool,
+    watch: Callable[[int, int, str], None] | None = None,
+    guard: Callable[[], Any] = nullcontext,
+) -> tuple[Streamed, Any, list[str]]:
+    """A Dataset as `read_dataset` has it, but of its samples only the labels are kept.
+
+    All are looked through once, by `workers` processes; from then on a sample is had in the thread that asks for it,
+    so that what is drawn for it is drawn in the order of the batches.
+    """
+    numbers, labels, bad = read_dataset(dataset, workers, timeout, watch, guard, keep=False)
+    turn = threading.Lock()
+
+    def read(number: int) -> Tensor:
+        try:
+            with turn:
+                value = torch.as_tensor(dataset[number][0])
+        except Exception as error:
+            raise SampleLost(f"Sample {number} cannot be had any more: {type(error).__name__}: {error}") from error
+        return value if value.dtype == torch.uint8 else value.to(kind_of(value))
+
+    with guard():
+        if isinstance(dataset, IterableDataset):
+            return InOrder(lambda: iter(dataset), numbers, pin), labels, bad
+        return Streamed(read, numbers, 0, 0.0, pin), labels, bad

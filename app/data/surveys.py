@@ -257,7 +257,14 @@ def survey_text(path: Path, options: Mapping[str, Any]) -> Survey:
 def survey_dataset(path: Path, options: Mapping[str, Any]) -> Survey:
     """Which class of a file that was trusted. Raises DataError."""
     name = own_dataset.class_name(path, options["dataset"])
-    return Survey({"name": name, "workers": options["workers"], "timeout": options["timeout"]})
+    arguments = {"name": name, "workers": options["workers"], "timeout": options["timeout"]}
+    if options["keep"] == "memory":
+        return Survey(arguments)
+    note = "Its samples are not kept: each is had when its batch comes."
+    in_order = own_dataset.is_iterable(path, name)
+    if in_order:
+        note += " They come in their own order: the first are learnt from, the last are held out, none is shuffled."
+    return Survey({**arguments, "pin": options["pin_memory"], "in_order": in_order}, notes=(note,))
 
 
 SURVEYS: dict[str, Callable[[Path, Mapping[str, Any]], Survey]] = {

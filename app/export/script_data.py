@@ -54,7 +54,7 @@ def data_parts(job: Job, spec: SourceSpec) -> dict[str, str]:
     data, options = job.data, options_of(job.data)
     reading = _file(spec, job) if spec.picks else _READINGS[spec.key](options, job)
     functions = list(reading.functions)
-    if spec.key == "file.text":
+    if in_order(spec):
         functions.append(splits.split_in_order)
     elif not spec.own_split or data.test_fraction:
         functions.append(splits.stratified_split)
@@ -93,7 +93,7 @@ def _constants(data: DataConfig, spec: SourceSpec, reading: Reading) -> list[str
         lines.append(f"VALIDATION_FRACTION = {data.validation_fraction!r}")
     if not spec.own_split or data.test_fraction:
         lines.append(f"TEST_FRACTION = {data.test_fraction!r}")
-        lines += [f"SPLIT_SEED = {data.split_seed!r}"] if spec.key != "file.text" else []
+        lines += [f"SPLIT_SEED = {data.split_seed!r}"] if not in_order(spec) else []
     for name, chosen in (("TRAINING", data.train_transforms), ("EVALUATION", data.eval_transforms)):
         if chosen:
             calls = [f"        {call}," for call in transform_calls(chosen)]
@@ -101,16 +101,21 @@ def _constants(data: DataConfig, spec: SourceSpec, reading: Reading) -> list[str
     return [*lines, *reading.constants]
 
 
+def in_order(spec: SourceSpec) -> bool:
+    """Whether the first samples are learnt from and the last held out."""
+    return spec.key == "file.text" or bool(spec.arguments.get("in_order"))
+
+
 def is_streamed(spec: SourceSpec) -> bool:
     """Whether samples are read when their batch comes."""
-    return spec.key == "file.pictures" and "workers" in spec.arguments
+    return "pin" in spec.arguments
 
 
 def _split_lines(spec: SourceSpec, options: Mapping[str, Any], reading: Reading) -> list[str]:
     first = f'labels["{spec.targets[0].name}"]' if spec.targets else "labels"
     ids = first if spec.task == CLASSES else "torch.zeros(len(labels))"
     split = f"stratified_split({ids}, VALIDATION_FRACTION, TEST_FRACTION, SPLIT_SEED)"
-    if spec.key == "file.text":
+    if in_order(spec):
         split = "split_in_order(len(labels), VALIDATION_FRACTION, TEST_FRACTION)"
     lines = [
         *reading.missing,
@@ -327,6 +332,7 @@ def _file(spec: SourceSpec, job: Job) -> Reading:
 def _own_dataset(spec: SourceSpec, job: Job) -> Reading:
     """A Dataset class: its file lies beside the script, see `beside`."""
     from app.data import file_readers as files
+    from app.data import streams
 
     name, module = spec.arguments["name"], Path(job.data.path).stem
     words = f"{{len(bad)}} samples of {name} cannot be read, the first: {{bad[0]}}"
@@ -335,8 +341,14 @@ def _own_dataset(spec: SourceSpec, job: Job) -> Reading:
                "from typing import Any",
                *(("import sys",) if job.data.bad == "skip" else ()))  # fmt: skip
     call = f"read_dataset({name}(), {spec.arguments['workers']!r}, {spec.arguments['timeout']!r})"
+    functions: tuple[Any, ...] = (files.kind_of, files.alone, files.targets_of, files.Careful, files.read_dataset)
+    if is_streamed(spec):
+        functions += (streams.SampleLost, streams.Streamed, streams.InOrder, streams.stream_dataset)
+        call = f"{call.replace('read_', 'stream_')[:-1]}, {spec.arguments['pin']!r})"
+        imports += ("import copy", "import threading", "from concurrent.futures import Future, ThreadPoolExecutor",
+                    "from collections.abc import Iterable, Iterator")  # fmt: skip
     return Reading(
-        call, (files.kind_of, files.alone, files.targets_of, files.Careful, files.read_dataset),
+        call, functions,
         f"torch and {module}.py beside it",
         imports, left_out=("if bad:", does),
         torch_imports=(

@@ -43,7 +43,13 @@ def evaluate(
     parts: dict[str, list[Tensor]] = {}
     sizes: list[int] = []
     correct: Tensor | None = None
-    for inputs, labels in batches:
+    waiting = iter(batches)
+    while True:
+        with GENERATOR:  # a dataset of a person's own may draw
+            batch = next(waiting, None)
+        if batch is None:
+            break
+        inputs, labels = batch
         if stopping():
             return None, None, ()
         with GENERATOR, torch.inference_mode():
