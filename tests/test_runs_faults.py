@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -144,3 +146,65 @@ def test_a_read_only_folder_is_said_before_the_run(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(OSError, match="Permission denied"):
         store.begin(tmp_path / "net.runs", Project())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the device that is always full is Linux's")
+def test_no_space_left_is_the_word_of_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system says it at a write of the table of steps, and when a checkpoint is to be safe on the disk."""
+    a_job = job(epochs=1, save_every=10)
+    kept = store.begin(tmp_path, project(a_job))
+    (kept.folder / store.STEPS).symlink_to("/dev/full")
+    recorder, events = kept_run_into(kept, a_job)
+    assert "No space left on device. The run goes on, and is not kept." in recorder.problem
+    assert isinstance(events[-1], Finished) and losses(events) == losses(run(a_job))
+
+    def full(_file: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("app.atomic.os.fsync", full)
+    events = list(train(a_job, folder=tmp_path / "checkpoints"))
+    told = [event.problem for event in events if isinstance(event, Saved)]
+    assert told and all("could not be written: No space left on device. The run goes on without it." in t for t in told)
+    assert losses(events) == losses(run(a_job)) and not list((tmp_path / "checkpoints").iterdir())
+
+
+def test_a_read_only_file_system_is_said_by_its_name_even_to_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from app import cli
+
+    def read_only(self: Path, *_: Any, **__: Any) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(self))
+
+    monkeypatch.setattr(Path, "mkdir", read_only)
+    with pytest.raises(OSError, match="Read-only file system"):
+        store.begin(tmp_path / "net.runs", Project())
+    events = list(train(job(epochs=1), folder=tmp_path / "checkpoints"))
+    told = [event.problem for event in events if isinstance(event, Saved)]
+    assert told and all("could not be written: Read-only file system" in text for text in told)
+    example = str(Path(__file__).parent.parent / "resources" / "examples" / "digits.tape")
+    assert cli.run(["train", example, "--out", str(tmp_path / "out"), "--epochs", "1"]) == 2
+    assert "cannot be written: Read-only file system" in capsys.readouterr().err
+
+
+def test_data_on_the_disk_that_go_while_a_run_goes_on_are_named_and_what_was_learnt_is_kept(tmp_path: Path) -> None:
+    from PIL import Image
+
+    from app.frozen import FrozenMap
+
+    for name in ("a", "b"):
+        (tmp_path / "pictures" / name).mkdir(parents=True)
+        for number in range(12):
+            Image.new("L", (8, 8), number).save(tmp_path / "pictures" / name / f"{number}.png")
+    options: Any = FrozenMap(size=(8, 8), colour=False, keep="disk", workers=1)
+    data = DataConfig("file.pictures", path=str(tmp_path / "pictures"), options=options)
+    source = net(["self.fc = nn.Linear(64, 2)"], ["return self.fc(x.flatten(1))"])
+    events = []
+    for event in train(job(source, data=data, epochs=50, batch_size=4, save_every=2), folder=tmp_path / "checkpoints"):
+        events.append(event)
+        if isinstance(event, StepDone) and event.step == 4:
+            shutil.rmtree(tmp_path / "pictures")
+    last = events[-1]
+    assert isinstance(last, Failed) and last.kind == "data" and "cannot be read any more" in last.message
+    found = checkpoint.newest(tmp_path / "checkpoints")
+    assert found is not None and checkpoint.load(found)["position"]["step"] >= 4
