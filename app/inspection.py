@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from app.autograd.live import LiveGraph
+    from app.autograd.subject import Subject
     from app.autograd.tape import Label, Tape
     from app.data.sources import Dataset
     from app.training.job import Job
@@ -56,6 +57,30 @@ def hold_batch(
 ) -> LiveGraph:
     """As `capture_batch`, and the graph is kept for playing: whoever asks for it calls `release()`."""
     from app.autograd.capture import hold_source
+
+    given, options = _arguments(job, weights, batch)
+    return hold_source(*given, train=train, labels=labels, **options)
+
+
+def batch_subject(
+    job: Job,
+    labels: Mapping[str, Label],
+    *,
+    train: bool = True,
+    weights: Callable[[], Mapping[str, Tensor]] | None = None,
+    batch: int = BATCH,
+) -> Subject:
+    """The net with that batch and its loss, for detectives that run it as often as they need; raises as above."""
+    from app.autograd.subject import prepare
+
+    given, options = _arguments(job, weights, batch)
+    return prepare(*given, train=train, labels=labels, **options)
+
+
+def _arguments(
+    job: Job, weights: Callable[[], Mapping[str, Tensor]] | None, batch: int
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What `hold_source` takes: text, inputs, target, loss and seed; weights, and what the loss takes of the output."""
     from app.training.start import initial_weights
     from app.training.tasks import prepared, task_of
 
@@ -66,17 +91,9 @@ def hold_batch(
     task = task_of(job, data.info)
     several: Any = task.loss_module()
     targets = task.targets(ids)
-    return hold_source(
-        job.source,
-        inputs,
-        getattr(targets, "parts", targets),
-        several or job.training.loss,
-        job.training.seed,
-        state_dict=weights() if weights else None,
-        train=train,
-        labels=labels,
-        ready=None if several is not None else task.ready,
-    )
+    given = (job.source, inputs, getattr(targets, "parts", targets), several or job.training.loss, job.training.seed)
+    ready = None if several is not None else task.ready
+    return given, {"state_dict": weights() if weights else None, "ready": ready}
 
 
 def node_labels(graph: Graph, catalog: Catalog) -> dict[str, Any]:

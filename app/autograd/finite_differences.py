@@ -106,14 +106,14 @@ class Copy:
     def analytic(self) -> dict[str, Tensor]:
         """Backward's gradient by every leaf; zeros where none arrives."""
         total, _ = self.value()
-        leaves = list(self.leaves.values())
-        if not total.requires_grad:
-            return {name: torch.zeros_like(leaf) for name, leaf in self.leaves.items()}
-        with rng.borrowed(self._seed):  # a checkpoint inside runs forward again
-            grads = torch.autograd.grad(total, leaves, allow_unused=True)
+        for leaf in self.leaves.values():
+            leaf.grad = None
+        if total.requires_grad:
+            with rng.borrowed(self._seed):  # a checkpoint inside runs forward again
+                total.backward()
         return {
-            name: torch.zeros_like(leaf) if grad is None else grad.detach()
-            for (name, leaf), grad in zip(self.leaves.items(), grads, strict=True)
+            name: torch.zeros_like(leaf) if leaf.grad is None else leaf.grad.to_dense()
+            for name, leaf in self.leaves.items()
         }
 
     def at(self, steps: Mapping[str, Tensor], eps: float, look: Callable[[], Any]) -> Any:
@@ -123,7 +123,7 @@ class Copy:
             with torch.no_grad():
                 for name, step in steps.items():
                     self.leaves[name].add_(step, alpha=eps)
-                return look()
+            return look()  # with gradients on, for some nets compute in another way without
         finally:
             with torch.no_grad():
                 for name, value in before.items():
@@ -133,7 +133,7 @@ class Copy:
         """The derivative along `steps` by central differences, and how much of it may be rounding."""
         above, size = self.at(steps, eps, self.value)
         below, _ = self.at(steps, -eps, self.value)
-        return float(above - below) / (2 * eps), size * _ROUNDING / eps
+        return float(above.detach() - below.detach()) / (2 * eps), size * _ROUNDING / eps
 
     def sides(self, places: Places, steps: Mapping[str, Tensor], eps: float) -> Watch:
         """On which sides of their kinks the operations are, one step away."""
