@@ -42,7 +42,7 @@ def checkpoints(kept: Kept) -> list[Checkpoint]:
     found = []
     for path in kept.checkpoints.glob("*.pt"):
         by_step = path.stem.removeprefix("step-")
-        step = int(by_step) if by_step.isdigit() else kept.record.saved.get(path.name)
+        step = int(by_step) if by_step.isdecimal() else kept.record.saved.get(path.name)
         found.append(Checkpoint(path, step))
     return sorted(found, key=lambda each: (each.step if each.step is not None else -1, each.path.name), reverse=True)
 

@@ -58,8 +58,16 @@ def runs_beside(project: Path) -> Path:
 
 def runs_unsaved(folder: Path, name: str) -> Path:
     """The folder, below the user's, of the runs of a project of that name that has no file yet."""
-    plain = re.sub(r"[^\w.-]+", "-", name).strip(".-")[:60] or "untitled"
-    return folder / f"{plain}{SUFFIX}"
+    return folder / f"{plain(name)}{SUFFIX}"
+
+
+def plain(name: str) -> str:
+    """A name as one of a file or a folder, wherever it comes from.
+
+    >>> plain("../ResNet 18"), plain("..")
+    ('ResNet-18', 'untitled')
+    """
+    return re.sub(r"[^\w.-]+", "-", name).strip(".-")[:60] or "untitled"
 
 
 def listed(folder: Path) -> list[Kept]:
@@ -169,12 +177,16 @@ def history_of(kept: Kept) -> History:
         history.add(_started(begun))
     for columns, name in ((history.steps, STEPS), (history.epochs, EPOCHS), (history.memory, MEMORY)):
         if parts[name].size:
+            if len(parts[name]) < len(columns.names):
+                raise RunError(f"What {kept.record.title} told cannot be read: {name} lacks columns")
             columns.extend(parts[name][: len(columns.names)])
     if metrics:
         history.scores = Columns("epoch", "step", "seconds", *metrics)
         history.scores.extend(parts[EPOCHS][[0, 1, 6, *range(7, 7 + len(metrics))]])
     history.extend(seen)
     if losses.size:
+        if "step" not in outputs:
+            raise RunError(f"What {kept.record.title} told cannot be read: {LOSSES} lacks columns")
         history.parts = Columns(*outputs)
         history.parts.extend(losses)
     if norms.size:

@@ -71,7 +71,7 @@ def _read_head(path: Path) -> tuple[list[str], int]:
         line = file.readline(LONGEST_HEAD)
     try:
         names = json.loads(line)["columns"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise TableError(f"{path} is no table of a run") from error
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or not names:
         raise TableError(f"{path} is no table of a run")

@@ -171,7 +171,7 @@ def export(kept: Kept, job: Job, folder: Path) -> Path:
 
     Raises RunError, OSError, and DataError where the data are not there any more.
     """
-    target = folder / f"{kept.record.project}-{kept.record.title}".replace("/", "-")
+    target = folder / store.plain(f"{kept.record.project}-{kept.record.title}")
     out = writer(target)
     began = datetime.fromisoformat(kept.record.began).timestamp()
     events = Events(out, began)

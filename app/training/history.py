@@ -147,7 +147,7 @@ class History:
         figures = ("loss", *parts, "rate", "train_loss", "train_accuracy", "val_loss", "val_accuracy")
         scores = tuple(f"val_{name}" for name in self.metrics)
         header = ("event", "epoch", "step", *figures, *scores, "seconds")
-        writer = csv.DictWriter(out, header, lineterminator="\n")
+        writer = csv.DictWriter(out, header, lineterminator="\r\n")  # what is in it decides what is put in quotes
         writer.writeheader()
         epochs = _rows(self.epochs, "epoch")
         told = {row["epoch"]: row for row in _rows(self.scores, "epoch")}
@@ -161,7 +161,7 @@ class History:
         rows = [*steps, *epochs]
         for row in sorted(rows, key=lambda row: (row["step"], row["event"] == "epoch")):
             writer.writerow({name: value for name, value in row.items() if name in header})
-        return out.getvalue()
+        return out.getvalue().replace("\r\n", "\n")
 
 
 def _rows(columns: Columns, event: str) -> list[dict[str, str | int | float]]:
