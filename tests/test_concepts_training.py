@@ -528,3 +528,18 @@ def test_row_32_several_devices_are_taken_by_distributed_data_parallel(tmp_path)
     two = [line["loss"] for line in told if line["event"] == "step"]
     assert two == pytest.approx(losses(list(train(a_job))), abs=1e-6)
     assert [line["event"] for line in told].count("started") == 1 and (tmp_path / "trained" / "weights.pt").is_file()
+
+
+def test_row_30_activations_in_place_and_the_profiler():
+    """nn.ReLU(inplace=True) gives the same numbers; torch.profiler sees the operations of a run, and changes none"""
+    from torch.profiler import ProfilerActivity, profile
+
+    init = ["self.fc1 = nn.Linear(64, 16)", "self.act = nn.ReLU({})", "self.fc2 = nn.Linear(16, 10)"]
+    forward = ["x = self.fc1(x.flatten(1))", "x = self.act(x)", "return self.fc2(x)"]
+    plain, in_place = (net([line.format(text) for line in init], forward) for text in ("", "inplace=True"))
+    wanted = losses(run(job(plain, epochs=1, batch_size=300)))
+    assert losses(run(job(in_place, epochs=1, batch_size=300))) == wanted
+    with profile(activities=[ProfilerActivity.CPU]) as seen:
+        assert losses(run(job(plain, epochs=1, batch_size=300))) == wanted
+    counts = {event.key: event.count for event in seen.key_averages()}
+    assert counts["aten::linear"] >= 2 * len(wanted) and counts["ReluBackward0"] == len(wanted)

@@ -199,3 +199,42 @@ def test_what_cannot_be_compared_is_refused_by_its_name(tmp_path: Path) -> None:
         assert isinstance(failed, Failed) and words in failed.message, failed.message
     failed = run(Job(HEADS, table(tmp_path), job(epochs=1).training))[-1]
     assert isinstance(failed, Failed) and "gives 3 targets (kind, size, colour)" in failed.message
+
+
+def test_the_losses_of_a_device_are_read_when_the_steps_are_told(monkeypatch: Any) -> None:
+    """Elsewhere than on the CPU nothing is read step by step; what is told is the same."""
+    from app.training import loop
+
+    a_job = job(TWO_OUTPUTS, epochs=1, batch_size=300, losses=TWO_LOSSES)
+    plain = [event for event in run(a_job) if isinstance(event, LossParts)]
+
+    class Late(loop._Run):
+        @property
+        def _at_once(self) -> bool:
+            return False
+
+        @_at_once.setter
+        def _at_once(self, _value: bool) -> None:
+            """It stays so."""
+
+    monkeypatch.setattr(loop, "_Run", Late)
+    assert [event for event in run(a_job) if isinstance(event, LossParts)] == plain
+
+
+def test_the_tape_shows_the_graph_of_the_sum() -> None:
+    from app.inspection import capture_batch
+
+    a_job = job(TWO_OUTPUTS, losses=TWO_LOSSES)
+    names = [node.name for node in capture_batch(a_job, {}, batch=4).nodes]
+    assert "NllLossBackward0" in names and "MseLossBackward0" in names and "AddBackward0" in names
+
+
+def test_a_kept_run_has_every_loss(tmp_path: Path) -> None:
+    from app.runs import store
+    from tests.test_runs_store import kept_run
+
+    recorder, events = kept_run(tmp_path, job(TWO_OUTPUTS, epochs=1, batch_size=300, losses=TWO_LOSSES))
+    history = store.history_of(recorder.kept)
+    assert history.parts.names == ("step", "loss_digit", "loss_again") and history.metrics[:1] == ("loss_digit",)
+    assert history.parts.matrix()[1:].T.tolist() == [list(one) for one in parts(events)]
+    assert recorder.kept.record.loss == "CrossEntropyLoss + MSELoss"

@@ -137,13 +137,23 @@ def _described(
         task=task,
         label_shape=tuple(labels.shape[1:]),
         columns=survey.columns,
-        notes=survey.notes,
+        notes=(*survey.notes, *_told(targets)),
         bad=bad,
         arguments=FrozenMap(survey.arguments),
         as_bytes=inputs.dtype == torch.uint8,
         all_columns=survey.all_columns,
         targets=targets,
     )
+
+
+def _told(targets: tuple[TargetInfo, ...]) -> tuple[str, ...]:
+    """What there is to compare with, if that is several things."""
+    words = [
+        f"{one.name} ({len(one.classes)} classes)" if one.task != VALUES else f"{one.name} ({prod(one.label_shape)} "
+        f"value{'s' * (prod(one.label_shape) != 1)})"
+        for one in targets
+    ]
+    return (f"Targets: {', '.join(words)}.",) if words else ()
 
 
 def _target(name: str, inputs: Tensor, labels: Tensor) -> TargetInfo:
