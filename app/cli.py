@@ -67,8 +67,9 @@ def _parser() -> argparse.ArgumentParser:
     from app import cli_autograd, cli_data, cli_evaluate, cli_export, cli_import, cli_runs, cli_train, cli_try
 
     trying = (cli_train.add(commands), cli_data.add(commands), cli_try.add(commands), cli_evaluate.add(commands))
-    for command in (*trying, check, cli_export.add(commands), cli_autograd.add(commands)):
+    for command in (*trying, check, cli_export.add(commands)):
         command.add_argument("--trust", action="store_true", help="run the project's own files of layers, this once")
+    cli_autograd.add(commands)
     cli_import.add(commands)
     cli_runs.add(commands)
     doctor = commands.add_parser("doctor", help="what this machine has and lacks")

@@ -29,6 +29,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("project", type=Path, metavar="SOURCE")
     parser.add_argument("--out", type=Path, required=True, help="a file ending in " + ", ".join(cli.PICTURES))
     parser.add_argument("--unfolded", action="store_true", help="every node instead of one box a layer")
+    parser.add_argument("--trust", action="store_true", help="run FILE.py, or the project's own files, this once")
     batch = parser.add_argument_group("of a project")
     batch.add_argument("--batch", type=cli.positive, default=16, help="samples in the batch (16)")
     batch.add_argument("--eval", action="store_true", help="in eval mode instead of train mode")

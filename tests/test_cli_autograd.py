@@ -93,6 +93,13 @@ def test_an_error_is_told_with_its_line(folder, here, capsys) -> None:
     assert "ExpBackward0" in out.read_text(), "what was made before it is written all the same"
 
 
+def test_a_function_that_takes_something_asks_for_it(folder, here, capsys) -> None:
+    (folder / "of.py").write_text("def of(x):\n    return x.requires_grad_().sin()\n")
+    arguments = ["autograd", str(folder / "of.py:of"), "--trust", "--out", str(folder / "g.dot")]
+    assert main(arguments) == 1 and "--input 1x3x32x32" in capsys.readouterr().err
+    assert main([*arguments, "--input", "2x2"]) == 0 and "SinBackward0" in (folder / "g.dot").read_text()
+
+
 def test_wrong_arguments_get_exit_2(folder, capsys) -> None:
     out = str(folder / "g.dot")
     assert main(["autograd", str(folder / "gone.py"), "--trust", "--out", out]) == 2

@@ -111,6 +111,8 @@ class _Session:
         if not callable(function):
             raise LookupError(f"{self._snippet.name} has no function {name}")
         inputs = tuple(_drawn(shape, dtype) for shape, dtype in self._snippet.inputs)
+        if not inputs and not _wants_nothing(function):
+            raise TypeError(f"{name} takes arguments: say what with --input 1x3x32x32")
         with _locals_of(getattr(function, "__code__", None), self._local):
             made = function() if _wants_nothing(function) else function(*inputs)
         if not isinstance(made, Tensor) and callable(made):
