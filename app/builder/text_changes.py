@@ -20,7 +20,7 @@ W = TypeVar("W", bound=block_edits.Whole)
 
 @dataclass(frozen=True)
 class Change:
-    """On the sheet of a block, "" for the network's; `who` is a name for the words."""
+    """On the sheet of a block, "" for the network's."""
 
     sheet: str
 
@@ -30,11 +30,17 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Parameter(Change):
-    """A parameter of a node; UNSET is its default."""
+class OnNode(Change):
+    """Of a node; `who` is its name for the words."""
 
     node: str
     who: str
+
+
+@dataclass(frozen=True)
+class Parameter(OnNode):
+    """A parameter of a node; UNSET is its default."""
+
     name: str
     value: Any
 
@@ -45,9 +51,7 @@ class Parameter(Change):
 
 
 @dataclass(frozen=True)
-class Renamed(Change):
-    node: str
-    who: str
+class Renamed(OnNode):
     name: str
 
     @property
@@ -56,9 +60,7 @@ class Renamed(Change):
 
 
 @dataclass(frozen=True)
-class Repeated(Change):
-    node: str
-    who: str
+class Repeated(OnNode):
     count: int
 
     @property
@@ -67,9 +69,7 @@ class Repeated(Change):
 
 
 @dataclass(frozen=True)
-class Frozen(Change):
-    node: str
-    who: str
+class Frozen(OnNode):
     on: bool
 
     @property
