@@ -207,7 +207,7 @@ def _inputs(double: Copy, analytic: Mapping[str, Tensor], rough: Mapping[str, Te
         for place in chosen:
             step = torch.zeros_like(leaf).flatten()
             step[place] = 1.0
-            index = tuple(int(i) for i in torch.unravel_index(torch.tensor(place), leaf.shape))
+            index = _index(place, tuple(leaf.shape))
             steps = {name: step.view_as(leaf)}
             found = _compared(double, name, index, float(grad.flatten()[place]), steps, scale, places, base)
             worst = found if worst is None or _rank(found) > _rank(worst) else worst
@@ -232,6 +232,15 @@ def _compared(double: Copy, name: str, index: tuple[int, ...], expected: float, 
         if place is not None:
             kink = Kink(place, sum(ties for at, _, ties in base.sides if at == place))
     return Element(name, index, expected, numeric, error, _relative(expected, numeric, scale), kink)
+
+
+def _index(place: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Where the element of this number is. (`torch.unravel_index` loads sympy, which takes a second.)"""
+    found: list[int] = []
+    for size in reversed(shape):
+        place, at = divmod(place, size)
+        found.append(at)
+    return tuple(reversed(found))
 
 
 def _rank(element: Element) -> tuple[bool, float]:
