@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import os
+import struct
 import sys
 import tempfile
 import threading
@@ -29,6 +30,8 @@ LOOK = 0.02  # seconds between two looks at the process
 MOST = 64 << 20  # bytes of an answer
 KEPT = 200_000  # bytes of what is printed that are kept
 READY = b"ready\n"
+WATCHED = sys.platform == "linux"  # whether memory can be watched here
+_LENGTH = struct.Struct("<Q")
 THREADS = "2"
 
 
@@ -67,9 +70,21 @@ class Child:
         return self._process.poll() is None
 
     def _read(self, stream: IO[bytes]) -> None:
-        if stream.readline() == READY:
-            self._ready.set()
-            self._answer = stream.read(MOST + 1)
+        """Hear that it is ready, then its answer; what a snippet started may hold the other end for longer."""
+        try:
+            if self._exactly(stream, len(READY)) == READY:
+                self._ready.set()
+                (length,) = _LENGTH.unpack(self._exactly(stream, _LENGTH.size))
+                self._answer = self._exactly(stream, min(length, MOST))
+        except (OSError, ValueError, struct.error):
+            return  # it ended without an answer, and how is told by who waits for it
+
+    @staticmethod
+    def _exactly(stream: IO[bytes], count: int) -> bytes:
+        data = bytearray()
+        while len(data) < count and (part := os.read(stream.fileno(), min(count - len(data), 1 << 20))):
+            data += part
+        return bytes(data)
 
     def run(
         self,
@@ -145,7 +160,7 @@ class Child:
             process.end_group(self._process.pid)
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             if stream is not None:
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError):  # it wants to write what nobody reads any more
                     stream.close()
         self._folder.cleanup()
 
@@ -201,7 +216,8 @@ def main() -> None:
             os.chdir(snippet.folder)
         with _limited(limits):
             answer = snippet_run.run(snippet, _execute)
-        pipe.write(packed(answer))
+        data = packed(answer)
+        pipe.write(_LENGTH.pack(len(data)) + data)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError, ValueError):  # the text may have put away or closed it
             stream.flush()
@@ -223,7 +239,7 @@ def _limited(limits: Limits) -> Any:
     if sys.platform != "linux" or torch.cuda.is_available():
         yield
         return
-    import resource
+    import resource  # which is not there on Windows
 
     pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
     _, hard = resource.getrlimit(resource.RLIMIT_AS)

@@ -55,6 +55,13 @@ def test_a_crash_of_native_code_is_said_and_hurts_nobody() -> None:
     assert answer.output.startswith("last words")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="fork")
+def test_what_a_snippet_started_does_not_hold_its_answer_up() -> None:
+    text = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(8)\n    os._exit(0)\nx = torch.ones(2)"
+    answer = run(Snippet(text), LONG)
+    assert answer.ended == "done" and answer.tensor("x").shape == (2,)
+
+
 def test_a_process_that_is_not_wanted_any_more_goes() -> None:
     child = Child()
     child.close()

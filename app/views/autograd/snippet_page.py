@@ -13,6 +13,7 @@ from app.autograd.grouping import LayerGroup
 from app.autograd.snippets import Graph, Limits, Ready, Snippet, SnippetAnswer, ready
 from app.autograd.tape import TapeNode
 from app.drawing import bytes_text
+from app.snippet_child import WATCHED
 from app.views import theme
 from app.views.autograd.room import AutogradRoom
 from app.views.autograd.snippet_edit import SnippetEdit
@@ -62,7 +63,8 @@ class SnippetPage(QWidget):
         self.stop = Button("Stop", icon="stop")
         self.stop.setToolTip("End the process of the snippet")
         self.stop.setEnabled(False)
-        self.limits = label(f"up to {limits.seconds:g} s, {bytes_text(limits.memory)}", "caption", "text3")
+        memory = f", {bytes_text(limits.memory)}" if WATCHED else ""
+        self.limits = label(f"up to {limits.seconds:g} s{memory}", "caption", "text3")
         self.limits.setToolTip("What a snippet may take, beside what torch takes; it is ended when it wants more")
         self.status = label("", "caption", "text3", wrap=True)
         self.output = _Output()
