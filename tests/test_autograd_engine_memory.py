@@ -49,7 +49,8 @@ def test_each_step_lets_go_of_what_the_tape_says(name: str) -> None:
         tape = graph.tape
         playback = Playback(graph)
         playback.run()
-        curve = [tape.held, *(record.held for record in playback.records)]
+        curve = list(playback.curve)
+        assert curve == [tape.held, *(record.held for record in playback.records)]
         released = [record.released for record in playback.records]
         playback._flow.clear()  # gradients of ours can be tensors that torch saved
         playback.leaf_gradients.clear()

@@ -89,6 +89,7 @@ class Flow:
     def __init__(self, tape: Tape, keep: int) -> None:
         self.tape, self.keep = tape, keep
         self._meet: dict[Slot, int] = {}
+        self._outputs: dict[int, set[int]] = {}
         for edge in tape.edges:
             slot = edge.target, edge.output_nr
             self._meet[slot] = self._meet.get(slot, 0) + 1
@@ -114,6 +115,7 @@ class Flow:
     def _add(self, slot: Slot, edge: Edge, gradient: Tensor) -> Arrived:
         arrived = self.slots.get(slot)
         if arrived is None:
+            self._outputs.setdefault(slot[0], set()).add(slot[1])
             arrived = self.slots[slot] = Arrived(summed=self._meet.get(slot, 0) > MOST_PARTS)
         before = arrived.bytes
         arrived.add(edge, gradient)
@@ -147,8 +149,8 @@ class Flow:
         """Let go of the oldest gradients that have been used, once too much is kept."""
         while self._kept > self.keep and self._trimmed < position:
             number = self.tape.order[self._trimmed]
-            for slot in [slot for slot in self.slots if slot[0] == number]:
-                self.put(slot, None)
+            for output_nr in self._outputs.get(number, ()):
+                self.put((number, output_nr), None)
             self._trimmed += 1
             self.floor = max(self.floor, self._trimmed)
 

@@ -18,7 +18,7 @@ from app.autograd.gradient_look import GradientLook, look_at
 from app.autograd.live import LiveGraph
 from app.autograd.measure import measure
 from app.autograd.seeds import seeded
-from app.autograd.steps import Breaks, EdgeGrad, GradStats, PassResult, StepRecord, Stop, stops_at
+from app.autograd.steps import Breaks, EdgeGrad, FanIn, GradStats, PassResult, StepRecord, Stop, stops_at
 from app.autograd.stretches import held_by_step, released_by_step
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ class Playback:
         self._edits: list[_Edited] = []
         self._draws: dict[int, bool] = {}
         self._flow = Flow(self.tape, keep)
-        self._released, self._held = released_by_step(self.tape), held_by_step(self.tape)
+        self._released = released_by_step(self.tape)
+        self.curve = tuple(held_by_step(self.tape))  # bytes of activations held where 0, 1, ... nodes have run
         self._seeds = seeded(graph, seeds, scale)
         self._rewind()
 
@@ -94,7 +95,7 @@ class Playback:
     @property
     def held(self) -> int:
         """Bytes of activations that a real backward would still hold here."""
-        return self._held[self.position]
+        return self.curve[self.position]
 
     @property
     def kept(self) -> int:
@@ -209,6 +210,16 @@ class Playback:
         gradient = self.edge_gradient(source, slot)
         return None if gradient is None else look_at(gradient, at, self.scale)
 
+    def waiting(self) -> tuple[tuple[GradStats | None, ...], tuple[FanIn, ...]]:
+        """What has arrived before the node that runs next, by output number, and how it adds up."""
+        number = self.next_node
+        if number is None or self.graph.released:
+            return (), ()
+        slots = [self._flow.slots.get((number, nr)) for nr in range(len(self.graph.nodes[number]._input_metadata))]
+        arriving = measure([slot.sum() if slot else None for slot in slots], self.scale)
+        sums = tuple(fan_in(number, nr, each) for nr, each in enumerate(slots) if each and each.count > 1)
+        return tuple(arriving), sums
+
     def edit(self, node: int, output_nr: int, change: GradEdit | Tensor) -> GradStats:
         """Replace what has arrived before an output of a node that has not run; what arrives later is added to it.
 
@@ -314,7 +325,7 @@ class Playback:
             fan_ins=tuple(fan_in(number, nr, each) for nr, each in enumerate(slots) if each and each.count > 1),
             seconds=called.seconds,
             released=self._released[self.position],
-            held=self._held[self.position + 1],
+            held=self.curve[self.position + 1],
             made=made,
             edited=tuple(sorted({edit.slot[1] for edit in self._edits if edit.slot[0] == number})),
             hooked=tuple(nr for nr, (given, got) in enumerate(pairs) if given is not got and got is not None),

@@ -73,10 +73,12 @@ class StepRecord:
     """One node's turn. `position` is its place in the order, from 0.
 
     `arriving` is by output number, as the node received it: after all sums, edits and hooks. `leaving` has an entry for
-    each edge, in slot order. `released` are the bytes of activations that backward lets go of with this node, `held`
-    those it still holds after it. `made` counts the nodes that the step itself made (with `create_graph`). `edited` are
-    the output numbers that a person edited, `hooked` those whose gradient a tensor's hook or a node's prehook replaced.
-    `inside` are the gradients of parameters that the node wrote by itself, by name: a reentrant checkpoint does.
+    each edge, in slot order. `seconds` is the node's own time; each node of a checkpoint computes the checkpoint again
+    here, while in a real backward the first one does so for all. `released` are the bytes of activations that backward
+    lets go of with this node, `held` those it still holds after it. `made` counts the nodes that the step itself made
+    (with `create_graph`). `edited` are the output numbers that a person edited, `hooked` those whose gradient a
+    tensor's hook or a node's prehook replaced. `inside` are the gradients of parameters that the node wrote by itself,
+    by name: a reentrant checkpoint does.
     """
 
     position: int
