@@ -29,6 +29,8 @@ def add(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("project", type=Path, metavar="SOURCE")
     parser.add_argument("--out", type=Path, required=True, help="a file ending in " + ", ".join(cli.PICTURES))
     parser.add_argument("--unfolded", action="store_true", help="every node instead of one box a layer")
+    parser.add_argument("--group", choices=("layer", "block", "none"), default="layer", help="boxes a layer (layer), "
+                        "blocks within blocks, or none at all")  # fmt: skip
     parser.add_argument("--trust", action="store_true", help="run FILE.py, or the project's own files, this once")
     batch = parser.add_argument_group("of a project")
     batch.add_argument("--batch", type=cli.positive, default=16, help="samples in the batch (16)")
@@ -144,9 +146,14 @@ def _write(tape: Tape, options: argparse.Namespace, told: dict[str, Any] | None 
     if path.suffix == ".json":
         cli.write_text(path, json.dumps({**to_json(tape), **(told or {})}, indent=1) + "\n")
         return
+    from app.autograd.blocks import group_by_block
     from app.autograd.drawing import to_drawing
     from app.autograd.grouping import group_by_layer
 
     # The lines of a snippet are few, and one box a line would not say what autograd did.
-    unfolded = frozenset(group.key for group in group_by_layer(tape)) if options.unfolded else frozenset()
-    print(cli.picture(to_drawing(tape, None if told is not None and not options.unfolded else unfolded), path))
+    unfolded: frozenset[str] | None = None
+    blocks, grouped = options.group == "block", options.group != "none"
+    if told is None or options.unfolded:
+        groups = group_by_block(tape) if blocks else group_by_layer(tape)
+        unfolded = frozenset(group.key for group in groups) if options.unfolded else frozenset()
+    print(cli.picture(to_drawing(tape, unfolded, grouped=grouped, blocks=blocks), path))

@@ -29,7 +29,7 @@ from _peer import Missing  # noqa: E402
 from _report import OUT, Figure, percentile, publish  # noqa: E402
 
 TORCHVIZ = "torchviz==0.0.3"
-ROUNDS = 2
+ROUNDS = 7
 CHAIN = 20_000
 FRAMES = 60
 CAPTURES, SETTLED = 1_000, 200

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 from torch import nn
 
@@ -10,6 +12,8 @@ from app.autograd.capture import capture
 from app.autograd.drawing import draw
 from app.autograd.grouping import LayerGroup, fold, group_by_layer, opened
 from app.autograd.tape import Tape
+from app.cli import run
+from app.resources import path as resource_path
 from tests.autograd_tapes import small_tape
 
 
@@ -129,3 +133,20 @@ def test_containers_around_one_thing_are_one_with_it_however_deep() -> None:
         net = nn.Sequential(net, nn.Identity())
     (group,) = group_by_block(capture(net, torch.randn(1, 2)))
     assert group.title == ".".join("0" * 150) and group.kind == "Linear"
+
+
+def test_the_command_draws_blocks_as_clusters_within_clusters(tmp_path: Path) -> None:
+    project = str(resource_path("examples") / "Residual net on digits.tape")
+    open_, closed, plain = (tmp_path / f"{name}.dot" for name in ("open", "closed", "plain"))
+    assert run(["autograd", project, "--out", str(open_), "--group", "block", "--unfolded"]) == 0
+    assert run(["autograd", project, "--out", str(closed), "--group", "block"]) == 0
+    assert run(["autograd", project, "--out", str(plain), "--group", "none"]) == 0
+    depth, deepest, nodes = 0, 0, 0
+    for line in open_.read_text("utf-8").splitlines():
+        depth += line.strip().startswith("subgraph")
+        depth -= line == "  }"
+        deepest, nodes = max(deepest, depth), nodes + ("shape=box" in line)
+    assert deepest == 3 and depth == 0, "stage1, stage1.0, conv1"
+    assert "subgraph" not in plain.read_text("utf-8") and plain.read_text("utf-8").count("shape=box") == nodes
+    text = closed.read_text("utf-8")
+    assert "subgraph" not in text and "39 nodes" in text and "stage1" in text

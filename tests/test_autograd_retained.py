@@ -99,7 +99,7 @@ def test_the_room_holds_no_tensor_and_lets_go_of_a_tape(qtbot, qapp) -> None:
     room.set_tape(first)
     room.find("conv")
     room.scene.choose(next(iter(room.scene.boxes)))
-    room.mark_way(list(room.scene.boxes)[-1])
+    room.way.mark(list(room.scene.boxes)[-1])
     room.view.viewport().repaint()
     assert model.alive() == 0, "a tape that is shown holds no tensor"
     del first

@@ -196,7 +196,7 @@ def test_a_way_is_found_against_the_gradient_too_and_none_is_said(room) -> None:
     click(room, "relu1")
     click(room, "fc1", SHIFT)
     assert "from fc1 to relu1" in room.way.title()
-    room.end_way()
+    room.way.end()
     room.head.grouping.set_value("none")
     click(room, "conv1.weight")
     click(room, "fc1.bias", SHIFT)

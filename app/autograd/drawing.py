@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from app.autograd.blocks import group_by_block
 from app.autograd.grouping import Folded, LayerGroup, fold, group_by_layer, opened
 from app.autograd.tape import Saved, Tape, TapeNode
 from app.drawing import Arrow, Box, Chip, Drawing, Group, bytes_text, shape_text
@@ -12,9 +13,14 @@ CHIPS = 2
 _KINDS = {"activation": "held"}
 
 
-def to_drawing(tape: Tape, unfolded: frozenset[str] | None = None, *, grouped: bool = True) -> Drawing:
-    """The picture with the groups of these keys open (None: those that are small); `grouped=False` draws no groups."""
-    groups = group_by_layer(tape)
+def to_drawing(
+    tape: Tape, unfolded: frozenset[str] | None = None, *, grouped: bool = True, blocks: bool = False
+) -> Drawing:
+    """The picture with the groups of these keys open (None: those that are small); `grouped=False` draws no groups.
+
+    `blocks` has groups within groups, as the modules lie.
+    """
+    groups = group_by_block(tape) if blocks else group_by_layer(tape)
     if not grouped:
         unfolded = frozenset(group.key for group in groups)
     elif unfolded is None:

@@ -9,7 +9,6 @@ from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 from app.autograd import garbage
 from app.autograd.blocks import group_by_block
 from app.autograd.drawing import draw, summary
-from app.autograd.finding import between
 from app.autograd.grouping import Folded, LayerGroup, deeper, fold, group_by_layer, opened, shallower
 from app.autograd.tape import Tape, TapeNode
 from app.drawing import Drawing
@@ -18,6 +17,7 @@ from app.views.autograd.head import Head
 from app.views.autograd.minimap import Minimap
 from app.views.autograd.scene import TapeScene
 from app.views.autograd.view import TapeView
+from app.views.autograd.way import Way
 from app.views.theme import current
 from app.views.widgets.banner import Banner
 from app.views.widgets.empty import EmptyState
@@ -53,8 +53,6 @@ class AutogradRoom(QWidget):
         # What stands open in the way of grouping that is not shown.
         self._kept: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
         self._grouping = "layer"
-        # Ends of the way that is marked, each as its name and the backward nodes that it stands for.
-        self._ends: tuple[tuple[str, frozenset[int]], ...] = ()
         self._quiet = False
         self._row: float | None = None
         self.scene = TapeScene(self)
@@ -63,9 +61,8 @@ class AutogradRoom(QWidget):
         self.head = Head()
         self.banner = Banner()
         self.banner.hide()
-        self.way = Banner()
-        self.way.hide()
         self.finder = TapeFinder()
+        self.way = Way(self.scene, self.view, self.item_of)
         self._empty = EmptyState(
             "autograd",
             "No graph captured yet",
@@ -104,11 +101,9 @@ class AutogradRoom(QWidget):
         self.head.find.clicked.connect(lambda: self.find())
         self.finder.found.connect(self.reveal)
         self.finder.closed.connect(self.view.setFocus)
-        self.way.acted.connect(self._frame_way)
-        self.way.closed.connect(self.end_way)
         self.view.folded.connect(self.toggle)
-        self.view.led.connect(self.mark_way)
-        self.view.escaped.connect(self.end_way)
+        self.view.led.connect(self.way.mark)
+        self.view.escaped.connect(self.way.end)
         self.view.leveled.connect(self._level)
         find = QShortcut(QKeySequence.StandardKey.Find, self, lambda: self.find())
         find.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
@@ -135,13 +130,13 @@ class AutogradRoom(QWidget):
         if tape is None:
             self._groups, self._by_key, self._unfolded, self._kept = (), {}, frozenset(), {}
             self._folded = None
-            self._let_way_go()
+            self.way.let_go()
             self.scene.empty()
             self.minimap.rebuild()
             self._pages.setCurrentIndex(EMPTY)
             self.detail.emit(None)
             return
-        self._let_way_go()
+        self.way.let_go()
         if first:
             self._choose_grouping(tape)
         self._group(keep=not first)
@@ -209,7 +204,7 @@ class AutogradRoom(QWidget):
             self._folded = fold(self._tape, self._groups, self._unfolded if grouped else frozenset(self._by_key))
             drawing = draw(self._tape, self._folded, grouped=grouped)
             self._row = self.scene.show_drawing(drawing, page, self._row if same_rows else None)
-        self._show_way()
+        self.way.show_in(self._folded.place)
         self.minimap.rebuild()
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -295,60 +290,6 @@ class AutogradRoom(QWidget):
             found.add(group.key)
             group = self._by_key.get(group.parent) if group.parent is not None else None
         return frozenset(found)
-
-    # -- ways ----------------------------------------------------------------------------------------------------------
-
-    def mark_way(self, key: str) -> None:
-        """Mark and frame what lies on the gradients' ways between what is selected and another box or group."""
-        here = self.scene.current_key()
-        if not here or here == key:
-            self.scene.choose(key)
-            return
-        self._ends = tuple(self._end(end) for end in (here, key))
-        self._show_way()
-        self._frame_way()
-
-    def _end(self, key: str) -> tuple[str, frozenset[int]]:
-        item = self.item_of(key)
-        if isinstance(item, LayerGroup):
-            return item.title, frozenset(item.nodes)
-        assert isinstance(item, TapeNode)
-        return item.parameters[0] if item.parameters else item.name, frozenset({item.id})
-
-    def _show_way(self) -> None:
-        drawing = self.drawing()
-        if not self._ends or drawing is None or self._folded is None:
-            return
-        (one, here), (other, there) = self._ends
-        place = self._folded.place
-        found, back = between(
-            ((arrow.source, arrow.target) for arrow in drawing.arrows),
-            frozenset(place[node] for node in here),
-            frozenset(place[node] for node in there),
-        )
-        self.scene.set_way(found)
-        if not found:
-            self.way.set("info", f"No gradient flows between {one} and {other}", "Esc goes on without")
-        else:
-            first, last = (other, one) if back else (one, other)
-            count, boxes = len(found), len(drawing.boxes)
-            said = f"{count:,} of {boxes:,} boxes lie on the gradient's way from {first} to {last}"
-            self.way.set("info", said, "", "Frame it")
-        self.way.show()
-
-    def _frame_way(self) -> None:
-        if self.scene.way:
-            self.view.frame(self.scene.area_of_boxes(self.scene.way).adjusted(-40, -40, 40, 40), 1.25)
-
-    def end_way(self) -> None:
-        """Nothing is marked any more."""
-        self._let_way_go()
-        self.view.setFocus()
-
-    def _let_way_go(self) -> None:
-        self._ends = ()
-        self.way.hide()
-        self.scene.set_way(frozenset())
 
     def _ask(self) -> None:
         self.captureRequested.emit(self.head.mode.value() == "train")
