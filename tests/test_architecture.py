@@ -34,7 +34,7 @@ PURE = """
 """
 
 # The only mutable truth, and what runs beside the window's thread.
-GLUE = "document settings background training_thread"
+GLUE = "document settings background training_thread playback_thread"
 
 # Who may import whom. An entry for `room.module` adds to that of its room; a room may import all of itself.
 ARROWS = {
@@ -58,6 +58,7 @@ ARROWS = {
     "document": PURE,
     "background": PURE,
     "training_thread": PURE,
+    "playback_thread": "autograd telemetry.ring",  # plays a kept graph; the window sees plain data alone
     "settings": "data.sources",  # the default of the data folder is stated there
     "doctor": "data system_packages",
     "system_packages": "",

@@ -13,7 +13,7 @@ from app.background import Background, Failure
 from app.builder.catalog import Catalog
 from app.document import Document
 from app.drawing import Drawing
-from app.inspection import capture_batch, node_labels
+from app.inspection import capture_batch, hold_batch, node_labels
 from app.settings import Settings
 from app.views.live import Live
 from app.views.picture_export import PictureExport
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
 
 class AutogradControl(QObject):
-    """`said(title, detail)` tells what was done, `refused(title, reason)` what could not be."""
+    """`captured(tape, hold)` brings a graph, and how to run the same batch again and keep it for playing.
+    `said(title, detail)` tells what was done, `refused(title, reason)` what could not be."""
 
+    captured = Signal(object, object)
     said = Signal(str, str)
     refused = Signal(str, str)
 
@@ -63,12 +65,15 @@ class AutogradControl(QObject):
             return
         job = preflight.job(self._document.project, analysis, str(self._settings.data_folder))
         self._room.show_busy("Running one batch forward…")
+        labels = node_labels(self._document.project.graph, self._catalog)
+        weights = self._weights(job)
+        hold = partial(hold_batch, job, labels, train=train, weights=weights)
         self._background.ask(
             "capture",
-            partial(capture_batch, train=train, weights=self._weights(job)),
+            partial(capture_batch, train=train, weights=weights),
             job,
-            node_labels(self._document.project.graph, self._catalog),
-            on_answer=self._room.set_tape,
+            labels,
+            on_answer=lambda tape: self.captured.emit(tape, hold),
             on_error=self._failed,
         )
 

@@ -34,11 +34,17 @@ class TabbedPane(QWidget):
         column.addWidget(self.stack, 1)
         self.tabs.selected.connect(self._select)
 
-    def add(self, key: str, text: str, icon: str, page: QWidget | None = None, edge: str = "") -> None:
-        """Add a tab; a page that is not made yet is put in later by `fill`."""
-        self._keys.append(key)
-        self.stack.addWidget(page or QWidget())
-        self.tabs.add(key, text, icon, edge)
+    def add(
+        self, key: str, text: str, icon: str, page: QWidget | None = None, edge: str = "", *, after: str = ""
+    ) -> None:
+        """Add a tab, at the end or `after` another; a page that is not made yet is put in later by `fill`."""
+        place = self._keys.index(after) + 1 if after else len(self._keys)
+        shown = self.stack.currentWidget()
+        self._keys.insert(place, key)
+        self.stack.insertWidget(place, page or QWidget())
+        if shown is not None:
+            self.stack.setCurrentWidget(shown)
+        self.tabs.add(key, text, icon, edge, place)
 
     def fill(self, key: str, page: QWidget) -> None:
         """Put the page of a tab in."""

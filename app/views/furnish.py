@@ -18,7 +18,7 @@ def furnishing(window: MainWindow) -> Iterator[None]:
     """Each step makes a page and puts it under its tab; the last one connects them."""
     steps = (
         _inspector, _outline, _code, _training, _costs, _curves, _runs, _evaluation,
-        _room, _exporting, _links, _layer, _library,
+        _room, _tape, _exporting, _links, _layer, _library,
     )  # fmt: skip
     for step in steps:
         step(window)
@@ -132,6 +132,12 @@ def _room(window: MainWindow) -> None:
         window.settings,
         window,
     )
+
+
+def _tape(window: MainWindow) -> None:
+    from app.views.tape_control import TapeControl
+
+    window.tape_control = TapeControl(window)
 
 
 def _exporting(window: MainWindow) -> None:

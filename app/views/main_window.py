@@ -363,8 +363,8 @@ class MainWindow(QMainWindow):
         self.settings.geometry = self.saveGeometry()
         self.settings.state = self.saveState()
         self.settings.sync()
-        if hasattr(self, "training_form"):  # else it is closed before its pages are made
-            self.training_form.data.close_reader()
+        if hasattr(self, "page_links"):  # else it is closed before its pages are made
+            self.page_links.close()
         self.background.close()
         event.accept()
 

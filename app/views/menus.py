@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
@@ -135,8 +136,8 @@ def _view(window: MainWindow, actions: Actions) -> None:
     for key in ("frame_all", "frame_selection", "zoom_in", "zoom_out", "zoom_100"):
         _adopt(window, actions, menu, key)
     menu.addSeparator()
-    below = (("problems", "&Problems"), ("cost", "Co&st"), ("curves", "C&urves"), ("console", "C&onsole"),
-             ("runs", "&Runs"), ("evaluation", "E&valuation"), ("layer", "&Layer"))  # fmt: skip
+    below = (("problems", "&Problems"), ("tape", "Backward &tape"), ("cost", "Co&st"), ("curves", "C&urves"),
+             ("console", "C&onsole"), ("runs", "&Runs"), ("evaluation", "E&valuation"), ("layer", "&Layer"))  # fmt: skip
     for key, text in below:
         actions.add(menu, f"show.{key}", text, lambda key=key: window.show_page(key))
     menu.addSeparator()
@@ -253,6 +254,21 @@ def _autograd(window: MainWindow, actions: Actions) -> None:
 
     actions.add(menu, "capture", "&Capture one batch", lambda: capture(True), "Ctrl+Return", "autograd")
     actions.add(menu, "capture-eval", "Capture in &eval mode", lambda: capture(False))
+    menu.addSeparator()
+
+    def tape(name: str) -> Callable[[], None]:
+        def do() -> None:
+            window.furnish()
+            getattr(window.tape_control, name)()
+
+        return do
+
+    actions.add(menu, "play-backward", "&Play backward or pause", tape("play"), "F9", "run")
+    actions.add(menu, "step-backward", "S&tep", tape("step"), "F10", "step", "Run the next backward node")
+    actions.add(menu, "step-back", "Step &back", tape("back"), "Ctrl+F10", "step-back", "Undo the last backward step")
+    actions.add(menu, "run-to-selected", "&Run to selected", tape("run_to_selected"), "Ctrl+F9", "to-end")
+    actions.add(menu, "break-at-selected", "Break at se&lected", tape("break_at_selected"), "Shift+F9", "record")
+    menu.addSeparator()
     actions.add(menu, "snippet", "&Snippet of PyTorch", snippet, "Ctrl+Shift+Return", "code")
 
 

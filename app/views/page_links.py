@@ -192,6 +192,11 @@ class PageLinks(QObject):
         norms = {node: values for node, values in shown.norms.items() if node in same}
         window.canvas.set_gradients(norms, shown.low, shown.high)
 
+    def close(self) -> None:
+        """What the later pages keep is let go of: the window closes."""
+        self._window.training_form.data.close_reader()
+        self._window.tape_control.close()
+
     # -- words --------------------------------------------------------------------------------------------------------
 
     def _words(self) -> None:

@@ -14,7 +14,7 @@ class StatusLine(QStatusBar):
         super().__init__(parent)
         self.setSizeGripEnabled(False)
         self.setFixedHeight(24)
-        self._left = {key: self._label() for key in ("state", "errors", "warnings", "checked")}
+        self._left = {key: self._label() for key in ("state", "errors", "warnings", "tape", "kept", "checked")}
         self._right = {key: self._label() for key in ("start", "parameters", "compute", "run", "torch")}
         for label in self._left.values():
             self.addWidget(label)
@@ -54,6 +54,14 @@ class StatusLine(QStatusBar):
     def set_state(self, text: str, color: str = "text2") -> None:
         """What the run does now, "" when there is none."""
         self._put("state", text, color)
+
+    def set_tape(self, text: str) -> None:
+        """Where a backward pass stands that is played, "" for none."""
+        self._put("tape", text, "back")
+
+    def set_kept(self, text: str) -> None:
+        """What looking into the net keeps alive."""
+        self._put("kept", text, "text3")
 
     def set_run(self, text: str) -> None:
         self._put("run", text, "text3")

@@ -60,11 +60,12 @@ class ToolTabs(KeyboardFocus, QTabBar):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.currentChanged.connect(self._tell)
 
-    def add(self, key: str, text: str, icon: str = "", edge: str = "") -> int:
-        """Add a tab; `edge` is the colour of its line when active. Gives its index."""
+    def add(self, key: str, text: str, icon: str = "", edge: str = "", place: int | None = None) -> int:
+        """Add a tab, at the end or at a place; `edge` is the colour of its line when active. Gives its index."""
         default = "accent" if self._central else "line3"
-        self._tabs.append(_Tab(key, TextLine(text, "tab"), icon, edge or default))
-        index = self.addTab(text)
+        index = len(self._tabs) if place is None else place
+        self._tabs.insert(index, _Tab(key, TextLine(text, "tab"), icon, edge or default))
+        self.insertTab(index, text)
         self.setAccessibleTabName(index, text)
         return index
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QPainterPath, QPaintEvent
@@ -110,6 +110,14 @@ class Deck(QWidget):
             button.update()
         self.update()
 
+    def show_on(self, name: str, icon: str, tip: str) -> None:
+        """Let a key stand for something else: Run for Pause while it runs."""
+        button = self._buttons[name]
+        button.key = replace(button.key, icon=icon, tip=tip)
+        button.setAccessibleName(tip)
+        button.setToolTip(tip)
+        button.update()
+
     def button(self, name: str) -> QAbstractButton:
         """The key of that name."""
         return self._buttons[name]
@@ -172,7 +180,7 @@ class Transport(Deck):
 
 
 class BackwardTransport(Deck):
-    """The deck of the backward tape. States: blocked, at_start, ready, running, at_end."""
+    """The deck of the backward tape. States: blocked, at_start, ready, running, at_end. Run pauses what runs."""
 
     to_start = Signal()
     step_back = Signal()
@@ -194,9 +202,14 @@ class BackwardTransport(Deck):
         "blocked": Look(),
         "at_start": Look(("step", "run", "to_end")),
         "ready": Look(("to_start", "step_back", "step", "run", "to_end")),
-        "running": Look(("to_start", "to_end"), "run", "backBg", "back"),
+        "running": Look(("to_start", "step_back", "step", "run", "to_end"), "run", "backBg", "back"),
         "at_end": Look(("to_start", "step_back")),
     }
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Backward tape", "blocked", parent)
+
+    def set_state(self, state: str, reason: str = "") -> None:
+        runs = state == "running"
+        self.show_on("run", "pause" if runs else "run", "Pause" if runs else "Run to the end or to the next break")
+        super().set_state(state, reason)

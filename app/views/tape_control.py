@@ -1,0 +1,152 @@
+"""The backward tape's dealings with the window: what is played, who shows it, and when its graph is let go of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject
+
+from app.autograd.drawing import summary
+from app.autograd.grouping import LayerGroup
+from app.autograd.steps import Stop
+from app.autograd.tape import Tape, TapeNode
+from app.drawing import bytes_text
+from app.playback_thread import Trouble
+from app.views.autograd.player import LOADING, PLAYING, Player
+from app.views.autograd.tape_page import TapePage
+from app.views.docks import PageHeights
+
+if TYPE_CHECKING:
+    from app.views.autograd.player import Hold
+    from app.views.main_window import MainWindow
+
+HEIGHT = 262  # of the page "Backward tape", px
+
+
+class TapeControl(QObject):
+    """Has a `Player` play the net's tape.
+
+    Its graph is kept from the first step until another batch is captured, another project opened, the window closed,
+    or somebody lets go of it.
+    """
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        self.player = player = Player(self)
+        self.page = TapePage(player)
+        pane = window.bottom.pane
+        pane.add("tape", "Backward tape", "tapedeck", self.page, after="problems")
+        pane.add_corner(self.page.controls)
+        self.page.controls.setVisible(pane.page == "tape")
+        pane.shown.connect(lambda key: self.page.controls.setVisible(key == "tape"))
+        window.bottom.findChild(PageHeights).set_first("tape", HEIGHT)
+        window.autograd_control.captured.connect(self._captured)
+        window.document.replaced.connect(lambda _project: player.set_tape(None))
+        self.page.captureRequested.connect(lambda: window.actions_by_key["capture"].trigger())
+        player.replaced.connect(window.room.set_tape)
+        player.changed.connect(self._tell)
+        player.state_changed.connect(lambda _state: self._tell())
+        player.stood.connect(self._stood)
+        player.troubled.connect(self._troubled)
+        player.let_go_of.connect(self._let_go_of)
+
+    # -- commands ------------------------------------------------------------------------------------------------------
+
+    def show(self) -> None:
+        """Bring the graph and the tape to the front."""
+        window = self._window
+        window.show_page("autograd")
+        window.snippets.show("net")
+        window.show_page("tape")
+
+    def play(self) -> None:
+        """Play, or pause what plays; without a tape, capture one first."""
+        self.show()
+        if self.player.tape is None:
+            self._window.actions_by_key["capture"].trigger()
+        else:
+            self.player.toggle()
+
+    def step(self) -> None:
+        self._moving(self.player.step)
+
+    def back(self) -> None:
+        self._moving(self.player.back)
+
+    def run_to_selected(self) -> None:
+        """Go to where the selected node, or the selected layer's first, runs next."""
+        node = self.selected_node()
+        if node is not None:
+            self._moving(lambda: self.player.run_to(node))
+
+    def break_at_selected(self) -> None:
+        """Stop before the selected node, or do so no more."""
+        node = self.selected_node()
+        if node is not None:
+            self.player.toggle_break(node)
+
+    def _moving(self, move) -> None:
+        self.show()
+        move()
+
+    def selected_node(self) -> int | None:
+        """The backward node that is selected; of a layer the one that runs first. None, and a word, without one."""
+        tape, room = self.player.tape, self._window.room
+        item = room.item_of(room.scene.current_key())
+        if tape is None or item is None:
+            self._window.say("Nothing is selected", "Click a backward node or a layer of the graph first.")
+            return None
+        return first_of(tape, item)
+
+    def close(self) -> None:
+        """Let go, and wait for it: the window closes."""
+        self.player.close()
+
+    # -- what happened -------------------------------------------------------------------------------------------------
+
+    def _captured(self, tape: Tape, hold: Hold) -> None:
+        self._window.room.set_tape(tape)
+        self.player.set_tape(tape, hold)
+
+    def _stood(self, stop: Stop) -> None:
+        self._tell()
+
+    def _troubled(self, trouble: Trouble) -> None:
+        self._window.room.show_error(trouble.title, trouble.reason)
+        if trouble.node is not None:
+            self._window.room.reveal(trouble.node)
+
+    def _let_go_of(self, alive: int) -> None:
+        if not self.player.keeps:
+            self._window.status.set_kept(f"Inspection keeps {bytes_text(alive)} alive")
+
+    def _tell(self) -> None:
+        """The status line, and the graph's head when its numbers are of a newer batch."""
+        player, status, room = self.player, self._window.status, self._window.room
+        tape = player.tape
+        if tape is not None and tape is not room.tape and player.state not in (LOADING,) and room.tape is not None:
+            room.head.set_summary(summary(tape), tape)
+        if not player.keeps:
+            status.set_tape("")
+            return
+        status.set_tape(_where(player))
+        if player.kept:
+            status.set_kept(f"Inspection keeps {bytes_text(player.kept)} alive until you let go")
+
+
+def first_of(tape: Tape, item: TapeNode | LayerGroup) -> int:
+    """A node, or of a layer the one that runs first in backward."""
+    if isinstance(item, TapeNode):
+        return item.id
+    return min(item.nodes, key=tape.steps.__getitem__)
+
+
+def _where(player: Player) -> str:
+    if player.state == LOADING:
+        return "Running the batch again"
+    if player.state == PLAYING:
+        return "Playing backward"
+    if player.next_node is None:
+        return "Backward is through"
+    return f"Replay stands before step {player.position + 1:,}"
