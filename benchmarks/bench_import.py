@@ -2,7 +2,8 @@
 
 Each round is a window of its own. The dialog lists torchvision's models, so torch and torchvision are there when Import
 is clicked; what a window without them waits for the list stands beside it, and so does a second import in the same
-window. The code is to be written within 0.2 s, and the event loop never to be away for long meanwhile.
+window, five seconds later. The code is to be written within 0.2 s. How long the event loop is away depends on what else
+the machine does; what the window's own thread computes between two turns of it is to fit into a frame.
 """
 
 from __future__ import annotations
@@ -20,9 +21,13 @@ def main() -> None:
         runs = [_importing.measure(model) for _ in range(ROUNDS)]
         figures += [
             Figure(f"{model}, from the click to the painted canvas", "s", tuple(run.drawn for run in runs), aim=aim),
-            Figure(f"{model}, once more in the same window", "s", tuple(run.again for run in runs)),
+            Figure(f"{model}, once more in the same window, 5 s later", "s", tuple(run.again for run in runs)),
             Figure(f"{model}, its code the first time", "s", tuple(run.code[0] for run in runs), aim=0.2),
             Figure(f"{model}, longest gap of the event loop", "ms", tuple(max(run.gaps) for run in runs)),
+            Figure(
+                f"{model}, most that the window's thread did between two turns", "ms",
+                tuple(max(run.steps) for run in runs), aim=16.0,
+            ),
             Figure("torch, torchvision and the list of models", "s", tuple(run.listed for run in runs)),
         ]
     publish("import", figures)
