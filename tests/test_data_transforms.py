@@ -6,11 +6,13 @@ import random
 from dataclasses import replace
 
 import pytest
+import torch
 
 from app.data.config import DataConfig, Transform
 from app.data.sources import DataError, load, look
 from app.data.transform_list import KINDS, calls, shape_after
 from app.frozen import FrozenMap
+from app.torchvision_import import import_torchvision
 from app.training.config import Choice
 from app.training.control import Control
 from app.training.events import Saved
@@ -128,3 +130,31 @@ def test_the_calls_are_python_that_a_person_would_write():
         "v2.Normalize(mean=(0.1,), std=(0.5,))",
         "v2.TrivialAugmentWide()",
     ]
+
+
+def test_flips_and_crops_are_done_at_once_and_each_picture_has_draws_of_its_own():
+    from app.data.transforms import augmented, composed
+
+    pictures = torch.arange(64 * 3 * 8 * 8, dtype=torch.float32).view(64, 3, 8, 8)
+    flip = composed((Transform("RandomHorizontalFlip", FrozenMap(p=0.5)),))
+    torch.manual_seed(1)
+    made = augmented(pictures, flip, ())
+    turned = [torch.equal(one, picture.flip(-1)) for one, picture in zip(made, pictures, strict=True)]
+    assert all(torch.equal(one, picture) or t for one, picture, t in zip(made, pictures, turned, strict=True))
+    assert 10 < sum(turned) < 54
+    crop = composed((Transform("RandomCrop", FrozenMap(size=(6, 5), padding=1)),))
+    made = augmented(pictures, crop, ())
+    padded = torch.nn.functional.pad(pictures, (1, 1, 1, 1))
+    places = set()
+    for one, picture in zip(made, padded, strict=True):
+        found = [(y, x) for y in range(5) for x in range(6) if torch.equal(one, picture[:, y : y + 6, x : x + 5])]
+        assert found, "it is a piece of its own picture"
+        places.add(found[0])
+    assert len(places) > 10, "not all at the same place"
+    alone = composed((Transform("RandomRotation", FrozenMap(degrees=30.0)), Transform("Normalize")))
+    torch.manual_seed(2)
+    made = augmented(pictures, alone, ("RandomRotation",))
+    torch.manual_seed(2)
+    v2 = import_torchvision("transforms.v2")
+    turn, normal = v2.RandomRotation(30.0), v2.Normalize((0.5,), (0.5,))
+    assert torch.equal(made, normal(torch.stack([turn(picture) for picture in pictures])))

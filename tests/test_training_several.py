@@ -230,7 +230,7 @@ def test_the_tape_shows_the_graph_of_the_sum() -> None:
 
 
 def test_a_kept_run_has_every_loss(tmp_path: Path) -> None:
-    from app.runs import store
+    from app.runs import compare, store
     from tests.test_runs_store import kept_run
 
     recorder, events = kept_run(tmp_path, job(TWO_OUTPUTS, epochs=1, batch_size=300, losses=TWO_LOSSES))
@@ -238,3 +238,5 @@ def test_a_kept_run_has_every_loss(tmp_path: Path) -> None:
     assert history.parts.names == ("step", "loss_digit", "loss_again") and history.metrics[:1] == ("loss_digit",)
     assert history.parts.matrix()[1:].T.tolist() == [list(one) for one in parts(events)]
     assert recorder.kept.record.loss == "CrossEntropyLoss + MSELoss"
+    told = {setting.name: setting.values for setting in compare.settings((recorder.kept,))}
+    assert told["training.losses.again.weight"] == ("0.5",) and told["training.losses.again.target"] == ("(input)",)

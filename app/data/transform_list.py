@@ -1,7 +1,7 @@
 """Transforms of `torchvision.transforms.v2` that pictures may go through: their parameters, and the shapes they leave.
 
 The list is closed: a name is looked up here, and only then on torchvision. What a transform draws at random it draws
-from torch's global generator, sample by sample.
+from torch's global generator, for each sample.
 """
 
 from __future__ import annotations
@@ -117,6 +117,15 @@ def params_of(transform: Transform) -> dict[str, Any]:
 def is_random(transforms: Sequence[Transform]) -> bool:
     """Whether any of them draws."""
     return any(KINDS[transform.name].random for transform in transforms)
+
+
+# What draws for many pictures as for each: see `app.data.transforms.augmented`. Noise is drawn for every value.
+TOGETHER = ("RandomHorizontalFlip", "RandomVerticalFlip", "RandomCrop", "GaussianNoise")
+
+
+def alone(transforms: Sequence[Transform]) -> tuple[str, ...]:
+    """Those that draw, and are to be given pictures one by one."""
+    return tuple(dict.fromkeys(one.name for one in transforms if KINDS[one.name].random and one.name not in TOGETHER))
 
 
 def shape_after(transforms: Sequence[Transform], shape: Shape) -> Shape:

@@ -11,12 +11,32 @@ from torch import Tensor
 
 from app.data.config import Transform
 from app.data.readers import as_floats
-from app.data.transform_list import is_random, params_of
+from app.data.transform_list import alone, is_random, params_of
 
 
-def augmented(samples: Tensor, transform: Callable[[Tensor], Tensor]) -> Tensor:
-    """Each of the samples (N, ...) by itself, so that each draws for itself from torch's generator."""
-    return torch.stack([transform(sample) for sample in samples])
+def augmented(samples: Tensor, transform: Any, alone: Sequence[str]) -> Tensor:
+    """Pictures (N, C, H, W) through a `v2.Compose`, each with draws of its own from torch's generator.
+
+    What is named in `alone` takes them one by one. Flips and crops are drawn for all and done at once.
+    """
+    for step in transform.transforms:
+        kind, count = type(step).__name__, len(samples)
+        if kind in alone:
+            samples = torch.stack([step(sample) for sample in samples])
+        elif kind in ("RandomHorizontalFlip", "RandomVerticalFlip"):
+            chosen = (torch.rand(count) < step.p).to(samples.device).view(-1, 1, 1, 1)
+            samples = torch.where(chosen, samples.flip(-1 if kind == "RandomHorizontalFlip" else -2), samples)
+        elif kind == "RandomCrop":
+            samples = torch.nn.functional.pad(samples, step.padding or (0, 0, 0, 0))
+            height, width = step.size
+            rows = torch.randint(samples.shape[2] - height + 1, (count, 1)) + torch.arange(height)
+            columns = torch.randint(samples.shape[3] - width + 1, (count, 1)) + torch.arange(width)
+            places, channels = torch.arange(count).view(-1, 1, 1, 1), torch.arange(samples.shape[1]).view(1, -1, 1, 1)
+            at = (places, channels, rows.view(count, 1, -1, 1), columns.view(count, 1, 1, -1))
+            samples = samples[tuple(each.to(samples.device) for each in at)]
+        else:
+            samples = step(samples)
+    return samples
 
 
 def composed(transforms: Sequence[Transform]) -> Any:
@@ -31,11 +51,11 @@ def readying(transforms: Sequence[Transform], as_bytes: bool) -> Callable[[Tenso
     """What makes of stored samples those that the net gets; None where they are that already."""
     if not transforms:
         return as_floats if as_bytes else None
-    whole, each = composed(transforms), is_random(transforms)
+    whole, each, names = composed(transforms), is_random(transforms), alone(transforms)
 
     def ready(samples: Tensor) -> Tensor:
         samples = as_floats(samples) if as_bytes else samples
-        made: Tensor = augmented(samples, whole) if each else whole(samples)
+        made: Tensor = augmented(samples, whole, names) if each else whole(samples)
         return made
 
     return ready

@@ -16,8 +16,8 @@ from app.data.config import DataConfig
 from app.data.known import DIGITS
 from app.data.sources import look, options_of
 from app.data.spec import CLASSES, TOKENS, VALUES, SourceSpec
+from app.data.transform_list import alone, is_random
 from app.data.transform_list import calls as transform_calls
-from app.data.transform_list import is_random
 from app.export.script_several import several
 from app.export.script_steps import Terms
 from app.export.script_text import quoted
@@ -62,7 +62,7 @@ def data_parts(job: Job, spec: SourceSpec) -> dict[str, str]:
         functions.append(readers.as_floats)
     if is_random(data.train_transforms):
         functions.append(transforms.augmented)
-        reading.imports = (*reading.imports, "from collections.abc import Callable")
+        reading.imports = (*reading.imports, "from collections.abc import Sequence", "from typing import Any")
     if options.get("standardise"):
         functions.append(splits.standardised)
     if data.class_weights:
@@ -166,7 +166,9 @@ def terms(job: Job, spec: SourceSpec) -> Terms:
     stored = "as_floats(samples[batch])" if spec.as_bytes else "samples[batch]"
     inputs = validated = stored
     if job.data.train_transforms:
-        inputs = f"augmented({stored}, TRAINING)" if is_random(job.data.train_transforms) else f"TRAINING({stored})"
+        inputs = f"TRAINING({stored})"
+        if is_random(job.data.train_transforms):
+            inputs = f"augmented({stored}, TRAINING, {alone(job.data.train_transforms)!r})"
     if job.data.eval_transforms:
         validated = f"EVALUATION({stored})"
     return Terms(inputs, validated, target=target, output=output, correct=correct, picture=len(spec.shape) == 3,

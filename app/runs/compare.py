@@ -61,6 +61,12 @@ def _flat(prefix: str, value: Any) -> dict[str, str]:
         for name, part in value.items():
             found |= _flat(prefix if name == "params" else f"{prefix}.{name}", part)
         return found
+    if isinstance(value, list) and value and isinstance(value[0], Mapping) and "output" in value[0]:
+        told: dict[str, str] = {}
+        for row in value:  # the losses of outputs
+            given = {name: part for name, part in row.items() if name != "output"}
+            told |= _flat(f"{prefix}.{row['output']}", given)
+        return told
     if isinstance(value, list):
         return {prefix: ", ".join(str(part) for part in value)}
     return {prefix: str(value)}
