@@ -58,7 +58,7 @@ class Gesture:
     text: str
 
 
-# What the mouse and plain keys do on the canvas, which no action says.
+# What the mouse and plain keys do on the canvas and elsewhere, which no action says.
 GESTURES = (
     ("Canvas", (
         Gesture("Wheel", "Zoom at the pointer"),
@@ -69,6 +69,14 @@ GESTURES = (
         Gesture("Drag an input end away", "Move or remove the wire"),
         Gesture("Alt + click on a wire", "Cut it"),
         Gesture("Double-click, Tab", "Search for a layer to add"),
+    )),
+    ("Autograd graph", (
+        Gesture("Ctrl + F", "Find a node by name, layer, parameter or saved tensor"),
+        Gesture("Arrow keys", "Walk along the gradients"),
+        Gesture("Enter, double-click", "Open or close a layer or a block"),
+        Gesture("], [", "Open or close one level of blocks everywhere"),
+        Gesture("Shift + click", "Mark the gradient's way from what is selected; Esc ends it"),
+        Gesture("F, Home", "Frame what is selected, or everything"),
     )),
     ("Fields", (
         Gesture("Up, Down", "Step a number; with Page Up and Page Down by ten"),
