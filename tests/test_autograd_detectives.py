@@ -48,9 +48,9 @@ def test_the_answers_are_torchs_own(name: str) -> None:
     assert not find_broken(subject).broken and not find_broken(subject).error
 
 
-@pytest.mark.parametrize("name", [name for name in NETS if name != "recurrent"])
+@pytest.mark.parametrize("name", [name for name in NETS if name not in ("recurrent", "convolutions")])
 def test_their_gradients_check(name: str) -> None:
-    report = check_net(one(name), budget=60)
+    report = check_net(one(name), budget=50)
     assert report.passed, (report.worst, report.sentences)
 
 

@@ -106,13 +106,13 @@ def test_a_wrong_function_inside_a_net_fails_the_net_and_its_node_alone() -> Non
     with wrong.hold() as graph:
         tape = graph.tape
     verdicts = {}
-    for node in tape.nodes:
-        if not node.is_leaf:
-            report = check_node(wrong, tape, node, budget=90)
-            verdicts[node.name] = report.passed
-            if node.name == "ForgetfulBackward":
-                assert report.what == "custom Function Forgetful" and not report.note
-    assert verdicts.pop("ForgetfulBackward") is False and len(verdicts) >= 5 and all(verdicts.values())
+    wanted = ("ForgetfulBackward", "AddmmBackward0", "NativeBatchNormBackward0")
+    for node in (next(node for node in tape.nodes if node.name == name) for name in wanted):
+        report = check_node(wrong, tape, node, budget=60)
+        verdicts[node.name] = report.passed
+        if node.name == "ForgetfulBackward":
+            assert report.what == "custom Function Forgetful" and not report.note
+    assert verdicts == {"ForgetfulBackward": False, "AddmmBackward0": True, "NativeBatchNormBackward0": True}
     assert Forgetful.apply(torch.ones(1)) == 1 and Forgetful.forward.__name__ == "forward"
 
 
@@ -121,10 +121,10 @@ def test_a_node_is_checked_by_the_function_that_made_it() -> None:
     with one.hold() as graph:
         tape = graph.tape
     by_name = {node.name: node for node in tape.nodes}
-    report = check_node(one, tape, by_name["ConvolutionBackward0"], budget=120)
+    report = check_node(one, tape, by_name["ConvolutionBackward0"], budget=60)
     assert report.passed and report.what == "conv2d (ConvolutionBackward0)"
     assert inputs(report) == {"conv1.weight", "conv1.bias"}
-    report = check_node(one, tape, by_name["NllLossBackward0"], budget=120)
+    report = check_node(one, tape, by_name["NllLossBackward0"], budget=60)
     assert report.passed and report.note == "cross_entropy made 2 nodes; they are checked together."
     with pytest.raises(CaptureError, match="only adds to .grad"):
         check_node(one, tape, by_name["AccumulateGrad"])
@@ -183,7 +183,7 @@ def test_a_point_without_derivative_is_flagged_and_not_called_wrong(function: An
 
 
 def test_chance_is_named_and_does_not_spoil_the_check() -> None:
-    report = check_net(subject(Net(nn.Dropout(0.5))), budget=120)
+    report = check_net(subject(Net(nn.Dropout(0.5))), budget=60)
     assert report.passed and [place.op for place in report.random] == ["dropout"]
     assert any(text.startswith("dropout at line") and "draws random numbers" in text for text in report.sentences)
     assert not check_net(Subject(Net(nn.Dropout(0.5)), (X,), train=False), budget=60).random
