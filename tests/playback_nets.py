@@ -33,7 +33,7 @@ class Residual(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """An LSTM, and a GRUCell called more often than parts of a sum are kept."""
+    """An LSTM, and a GRUCell that is called again and again."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Recurrent(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         sequence, _ = self.lstm(x.view(len(x), 2, 4))
         state = sequence[:, 0]
-        for step in range(12):
+        for step in range(3):
             state = self.cell(sequence[:, step % 2], state)
         return self.head(state)
 
@@ -61,6 +61,19 @@ class Shared(nn.Module):
         for _ in range(3):
             x = self.one(x).tanh()
         return self.head(self.tied(x))
+
+
+class Looped(nn.Module):
+    """One weight that is used more often than parts of a sum are kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.head = nn.Linear(8, 8), nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(10):
+            x = self.one(x).tanh()
+        return self.head(x)
 
 
 class Twice(torch.autograd.Function):
@@ -164,6 +177,7 @@ NETS: dict[str, Callable[[], nn.Module]] = {
     "residual": Residual,
     "recurrent": Recurrent,
     "shared": Shared,
+    "looped": Looped,
     "custom": Custom,
     "checkpoint": lambda: Checkpointed(False),
     "reentrant": lambda: Checkpointed(True),

@@ -52,7 +52,7 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 
 @pytest.mark.parametrize("keep", [1 << 30, 0])
-@pytest.mark.parametrize("name", ["residual", "recurrent", "shared", "checkpoint", "reentrant", "sparse"])
+@pytest.mark.parametrize("name", ["residual", "looped", "shared", "checkpoint", "reentrant", "sparse"])
 def test_back_and_forward_again_gives_the_same_bits(name: str, keep: int) -> None:
     """Also where nothing is kept to step back with, and the pass is played again from its start."""
     playback = playback_of(name, keep=keep)
@@ -242,9 +242,9 @@ def test_who_carries_the_learning_at_a_fan_in(played: Playback) -> None:
 
 
 def test_of_many_edges_only_the_sum_is_kept() -> None:
-    playback = playback_of("recurrent")
+    playback = playback_of("looped")
     playback.run()
-    weight = next(node.id for node in playback.tape.nodes if node.parameters == ("cell.weight_hh",))
+    weight = next(node.id for node in playback.tape.nodes if node.parameters == ("one.weight",))
     fan_in = next(fan for fan in playback.result().by_node[weight].fan_ins)
     assert fan_in.edges > MOST_PARTS and fan_in.shares == () and fan_in.norm > 0
     playback.release()

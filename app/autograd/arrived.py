@@ -66,6 +66,10 @@ class Arrived:
         """What this edge brought, if that is kept."""
         return next((gradient for known, gradient in self.parts if known == edge), None)
 
+    def only(self, gradient: Tensor | None) -> Edge:
+        """The edge that alone brought this very tensor; `NO_EDGE` if there is none."""
+        return self.parts[0][0] if len(self.parts) == 1 and self.parts[0][1] is gradient else NO_EDGE
+
     @property
     def bytes(self) -> int:
         """About what is kept here; memory that several share is counted for each."""

@@ -76,6 +76,7 @@ class Playback:
         self._records: list[StepRecord] = []
         self._edits: list[_Edited] = []
         self._draws: dict[int, bool] = {}
+        self._told: dict[tuple[int, int], GradStats] = {}
         self._flow = Flow(self.tape, keep)
         self._released = released_by_step(self.tape)
         self.curve = tuple(held_by_step(self.tape))  # bytes of activations held where 0, 1, ... nodes have run
@@ -310,10 +311,14 @@ class Playback:
     ) -> StepRecord:
         edges = self.tape.outgoing.get(number, ())
         inside = self._inside.get(number, {})
-        tensors = [*called.received, *(called.computed[edge.slot] for edge in edges), *inside.values()]
-        stats = measure(tensors, self.scale)
-        received, rest = stats[: len(called.received)], stats[len(called.received) :]
-        pairs = zip(arriving, called.received, strict=True)
+        pairs = list(zip(arriving, called.received, strict=True))
+        # What one edge brought was measured when it left.
+        told = [self._told.get(each.only(got)) if each else None for each, (_, got) in zip(slots, pairs, strict=True)]
+        new = [None if known else got for known, got in zip(told, called.received, strict=True)]
+        stats = measure([*new, *(called.computed[edge.slot] for edge in edges), *inside.values()], self.scale)
+        received = [known or fresh for known, fresh in zip(told, stats, strict=False)]
+        rest = stats[len(received) :]
+        self._told.update({(e.source, e.slot): each for e, each in zip(edges, rest, strict=False) if each})
         return StepRecord(
             position=self.position,
             node=number,
