@@ -94,10 +94,16 @@ TEXT = '''
                 nn.MaxPool2d(2),
             )
             nn.init.zeros_(self.body[0][1].weight)
-            self.down = nn.ModuleList([
-                nn.Sequential(nn.Conv2d(in_channels, 3, 3, padding=1), nn.BatchNorm2d(3), nn.ReLU()),
-                nn.MaxPool2d(2),
-            ])
+            self.down = nn.ModuleList(
+                [
+                    nn.Sequential(
+                        nn.Conv2d(in_channels, 3, 3, padding=1),
+                        nn.BatchNorm2d(3),
+                        nn.ReLU(),
+                    ),
+                    nn.MaxPool2d(2),
+                ]
+            )
             nn.init.zeros_(self.down[0][1].weight)
 
         def forward(self, x):
@@ -113,17 +119,15 @@ TEXT = '''
 
         def __init__(self):
             super().__init__()
-            self.stages = nn.ModuleList([
-                Stage(in_channels=3, in_channels_2=8),
-                Stage(in_channels=7, in_channels_2=16, wide=8),
-            ])
+            self.stages = nn.ModuleList(
+                [Stage(in_channels=3, in_channels_2=8), Stage(in_channels=7, in_channels_2=16, wide=8)]
+            )
             self.tail = nn.Sequential(
                 nn.Sequential(nn.Conv2d(11, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU()),
-                *[nn.Sequential(
-                    nn.Conv2d(8, 8, 3, padding=1),
-                    nn.BatchNorm2d(8),
-                    nn.ReLU(),
-                ) for _ in range(2)],
+                *[
+                    nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())
+                    for _ in range(2)
+                ],
             )
             for layer in self.tail:
                 nn.init.zeros_(layer[1].weight)
@@ -170,7 +174,7 @@ def test_the_way_in_leads_to_lines_and_modules() -> None:
     assert rows_of(first, "c0") == [
         "nn.Sequential(nn.Conv2d(11, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU()),"
     ]  # fmt: skip
-    assert rows_of(last, "c0") == ["nn.Conv2d(8, 8, 3, padding=1),"]
+    assert rows_of(last, "c0") == ["nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())"]
     assert not source.within((("tail", 0), ("b", 0))).modules
 
 

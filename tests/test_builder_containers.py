@@ -39,11 +39,13 @@ FEATURES_TEXT = '''
         def __init__(self):
             super().__init__()
             self.features = nn.ModuleList([nn.Conv2d(3, 8, 3), nn.ReLU()])
-            self.backbone = nn.ModuleDict({
-                "conv1": nn.Conv2d(8, 8, 3),
-                "norms": nn.ModuleList([nn.BatchNorm2d(8)]),
-                "type_": nn.ReLU(),
-            })
+            self.backbone = nn.ModuleDict(
+                {
+                    "conv1": nn.Conv2d(8, 8, 3),
+                    "norms": nn.ModuleList([nn.BatchNorm2d(8)]),
+                    "type_": nn.ReLU(),
+                }
+            )
             self.head = nn.ModuleDict({"3": nn.Conv2d(8, 8, 3)})
 
         def forward(self, x):
@@ -73,11 +75,13 @@ LAYERS_TEXT = '''
         def __init__(self):
             super().__init__()
             self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])
-            self.blocks = nn.ModuleList([
-                *[nn.ReLU() for _ in range(4)],
-                nn.Linear(4, 4).requires_grad_(False),
-                nn.Sequential(*[nn.Linear(4, 4) for _ in range(2)]),
-            ])
+            self.blocks = nn.ModuleList(
+                [
+                    *[nn.ReLU() for _ in range(4)],
+                    nn.Linear(4, 4).requires_grad_(False),
+                    nn.Sequential(*[nn.Linear(4, 4) for _ in range(2)]),
+                ]
+            )
             nn.init.zeros_(self.blocks[4].weight)
 
         def forward(self, x):

@@ -20,6 +20,11 @@ _SIGNS = {
     "operator.add": "+", "operator.sub": "-", "operator.mul": "*", "operator.truediv": "/", "operator.floordiv": "//",
     "operator.mod": "%", "operator.pow": "**",
 }  # fmt: skip
+_TREES: dict[str, ast.operator] = {
+    "operator.add": ast.Add(), "operator.sub": ast.Sub(), "operator.mul": ast.Mult(), "operator.truediv": ast.Div(),
+    "operator.floordiv": ast.FloorDiv(), "operator.mod": ast.Mod(), "operator.pow": ast.Pow(),
+}  # fmt: skip
+_POWER = re.compile(r"(?<![\w.)\]])([\w.]+) \*\* (-?[\w.]+)(?![\w.(\[])")  # of names and numbers, it takes no blanks
 # Calls that take their sizes one by one rather than as a tuple.
 _SPREAD = {"Tensor.view": "size", "Tensor.expand": "size", "torch.zeros": "size", "torch.ones": "size"}
 # Shapes that people write as a number when they have one dimension.
@@ -119,10 +124,9 @@ class CallWriter:
         """What Python has signs for."""
         key = step.spec.key
         if key in _SIGNS:
-            left = f"({taken[0]})" if key == "operator.pow" and taken[0].startswith("-") else taken[0]
-            return f"{left} {_SIGNS[key]} {taken[1]}"
+            return _formula(taken[0], key, taken[1])
         if key == "operator.neg":
-            return f"-{taken[0]}"
+            return f"-{free_tensors.in_brackets(taken[0])}"
         if key == "operator.getitem":
             index = self._param_text(step, step.spec.params[0])
             return f"{taken[0]}[{index}]"
@@ -223,6 +227,22 @@ class CallWriter:
 
     def _variables_at(self, step: Step, port: Port) -> list[str]:
         return [self.variables.get(ref, "...") for ref in step.args.get(port.name, ())]
+
+
+def _formula(left: str, key: str, right: str) -> str:
+    """Two operands and a sign, in brackets where Python would read them otherwise.
+
+    >>> _formula("7 - n % 7", "operator.mod", "7"), _formula("n", "operator.pow", "-0.5")
+    ('(7 - n % 7) % 7', 'n**-0.5')
+    """
+    if key == "operator.pow" and left.startswith("-"):
+        left = f"({left})"
+    text = f"{left} {_SIGNS[key]} {right}"
+    if " " in left or " " in right:
+        trees = [ast.parse(operand, mode="eval").body for operand in (left, right)]
+        if any(isinstance(tree, ast.BinOp) for tree in trees):
+            text = ast.unparse(ast.BinOp(trees[0], _TREES[key], trees[1]))
+    return _POWER.sub(r"\1**\2", text)
 
 
 def wrapped(head: str, items: list[str], tail: str, before: int | None = None) -> str:

@@ -17,7 +17,7 @@ from app.builder.names import Names, Paths, module_attributes, reserved_variable
 from app.builder.plan import Ref, Step
 from app.builder.shapes import Inside
 from app.builder.value_types import NumberType, TensorType
-from app.builder.variables import in_place, variables
+from app.builder.variables import filled_as_they_are, in_place, variables
 from app.builder.whole_net import whole_net
 from app.source import OutputSpec
 
@@ -35,7 +35,7 @@ class ClassWriter:
         self.outputs = self._output_names()
         owned = {Ref(step.id, 0): self.access[step.id] for step in self.steps if step.spec.kind in VALUES}
         called = [step for step in self.steps if not step.kept]
-        self.inline = in_place(called)
+        self.inline, self.fresh = in_place(called, self.results), filled_as_they_are(called)
         self.variables = variables(called, self.results, self.inputs, names, owned, self._in_place)
         self.calls = CallWriter(self.results, self.variables, self.access, made.texts, made.imported)
         self._whole = whole_net(self.steps) if made.block is None else None
@@ -181,12 +181,20 @@ class ClassWriter:
         text = f"        {targets} = " if targets else "        "
         text += "..." if step.spec.kind == "unknown" else self.calls.call(step, len(text))
         if step.spec.key == "operator.setitem":
-            text += f"\n        {self.calls.filled(step, targets)}"
+            text = self._filled(step, targets, text)
         text = self.calls.counted(step) + text
         comment = self._shape_comment(step)
         if comment and "\n" not in text and len(text) + len(comment) + 2 <= WIDTH:
             text += f"  {comment}"
         return [Line.of(text, step.id)]
+
+    def _filled(self, step: Step, target: str, copied: str) -> str:
+        """Values that are put into a copy of a tensor, or into the tensor, if that was made for them."""
+        filled = f"        {self.calls.filled(step, target)}"
+        if step.id not in self.fresh:
+            return f"{copied}\n{filled}"
+        source = self.calls.argument(step, step.spec.inputs[0])
+        return filled if source == target else f"        {target} = {source}\n{filled}"
 
     def _loop(self, step: Step) -> str:
         """Repetitions that take more than one value: each gives its result to the next."""

@@ -84,11 +84,8 @@ class ConstructorWriter:
         rows = any(item.rows for item in items)
         if self.chained(step):
             return Made("nn.Sequential(", items, f"){end}", ((*prefix, step.id),), rows)
-        if rows:
-            return Made("nn.ModuleList([", items, f"]){end}", ((*prefix, step.id),), rows)
-        texts = [item.flat for item in items]
-        inner = f"[{', '.join(texts)}]" if len(texts) > 1 else texts[0].removeprefix("*")
-        return Made("nn.ModuleList(", (inner,), f"){end}", ((*prefix, step.id),))
+        alone = replace(items[0], head="[") if len(items) == 1 and items[0].times else None
+        return Made("nn.ModuleList(", (alone or Made("[", items, "]", rows=rows),), f"){end}", ((*prefix, step.id),))
 
     def _turns(self, part: BlockClass, step: Step, prefix: Owner) -> list[Made]:
         """What makes each repetition; equal ones behind each other are made once."""

@@ -107,7 +107,8 @@ def attribute(key: str) -> str:
 def assigned(access: str, made: Made) -> Made:
     """What gives an attribute its value; a key that is no identifier goes through `setattr`."""
     if access.startswith("getattr("):
-        return made.framed(f"setattr({access.removeprefix('getattr(').removesuffix(')')}, ", ")")
+        owner, key = access.removeprefix("getattr(").removesuffix(")").rsplit(", ", 1)
+        return Made("setattr(", (owner, key, made), rows=True)
     return made.framed(f"{access} = ", "")
 
 
@@ -126,7 +127,7 @@ def _literal(container: Container, access: str, made: Callable[[str], Made], lat
     if form == LIST:
         return _list(list(items.values()))
     named = tuple(item.framed(f'"{key}": ', "") for key, item in items.items())
-    return Made(f"{form}({{", named, "})", rows=True)
+    return Made(f"{form}(", (Made("{", named, "}", rows=True),))
 
 
 def _registered(
@@ -149,5 +150,5 @@ def _registered(
 def _list(items: list[Made]) -> Made:
     if len(items) > 1 and all(one.flat == other.flat for one, other in pairwise(items)):
         (once,) = repeated(items)
-        return replace(once, head=f"{LIST}([{once.head.removeprefix('*[')}", tail=f"{once.tail})")
-    return Made(f"{LIST}([", tuple(repeated(items, _RUN, anywhere=True)), "])", rows=True)
+        return Made(f"{LIST}(", (replace(once, head="["),))
+    return Made(f"{LIST}(", (Made("[", tuple(repeated(items, _RUN, anywhere=True)), "]", rows=True),))

@@ -189,7 +189,7 @@ def to_code(value: Any) -> str:
         return f"({items},)" if len(value) == 1 else f"({items})"
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
-    if type(value) is str and value.isidentifier():
+    if type(value) is str and '"' not in value and repr(value) == f"'{value}'":
         return f'"{value}"'
     if value is None or type(value) in (bool, int, float, str):
         return repr(value)

@@ -31,7 +31,7 @@ class Made:
     """A call, or a list, of `items` between `head` and `tail`.
 
     Items that are made themselves stand in `rows`, one a line, where all of it is too long for one; others are laid out
-    as `call_code.wrapped` does.
+    as `call_code.wrapped` does. `times` says how often the only item is made, in a list.
 
     >>> conv = Made("nn.Conv2d(", ("1", "8", "3"), ")")
     >>> conv.flat, Made("nn.Sequential(", (conv,), ")", rows=True).framed("self.a = ", "").flat
@@ -43,11 +43,12 @@ class Made:
     tail: str = ")"
     owners: tuple[Owner, ...] = ()
     rows: bool = False
+    times: str = ""
 
     @cached_property
     def flat(self) -> str:
         """All of it on one line."""
-        return f"{self.head}{', '.join(map(_flat, self.items))}{self.tail}"
+        return f"{self.head}{', '.join(map(_flat, self.items))}{self.times and ' '}{self.times}{self.tail}"
 
     def framed(self, before: str, after: str) -> Made:
         """With more text at both ends."""
@@ -65,6 +66,14 @@ class Made:
             return
         yield Line(margin + self.head, self.owners)
         inner = margin + "    "
+        only = self.items[0] if len(self.items) == 1 else None
+        if isinstance(only, Made) and (self.times or only.head in ("[", "{")):
+            for line in only.lines(inner):  # a list that is all that is given wants no comma
+                yield Line(line.text, (*self.owners, *line.owners))
+            if self.times:
+                yield Line(inner + self.times, self.owners)
+            yield Line(f"{margin}{self.tail}{end}", self.owners)
+            return
         together = f"{inner}{', '.join(map(_flat, self.items))}"
         if not self.rows and len(together) <= WIDTH:
             yield Line(together, tuple(self._all_owners()))
@@ -93,7 +102,8 @@ def repeated(made: list[Made], least: int = 2, anywhere: bool = False) -> list[M
         run = made[start:end]
         if len(run) >= least and (anywhere or end == len(made)):
             owners = tuple(dict.fromkeys(owner for one in run for owner in one.owners))
-            found.append(replace(run[0].framed("*[", f" for _ in range({len(run)})]"), owners=owners))
+            inner = replace(run[0], owners=owners)
+            found.append(Made("*[", (inner,), "]", owners, run[0].rows, f"for _ in range({len(run)})"))
         else:
             found += run
         start = end

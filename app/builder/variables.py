@@ -27,19 +27,55 @@ _READ_IN_PLACE = ("Tensor.size", "Tensor.shape", "Tensor.dim", "Tensor.numel")
 _READERS = ("function", "method", "operator")
 
 
-def in_place(steps: list[Step]) -> dict[str, Step]:
-    """The steps without a line of their own, by id: numbers that were typed, and sizes that are used once."""
+# Arithmetic with numbers reads best as one formula, if it is a short one.
+_ARITHMETIC = frozenset(f"operator.{name}" for name in "add sub mul truediv floordiv mod pow neg".split())
+_SIGNS_IN_ONE = 3
+
+
+def in_place(steps: list[Step], results: Mapping[str, StepResult]) -> dict[str, Step]:
+    """The steps without a line of their own, by id: numbers that were typed, and sizes and parts of a formula that are
+    used once."""
     takers: dict[Ref, list[Step]] = {}
     for step in steps:
         for ref in step.refs():
             takers.setdefault(ref, []).append(step)
-    found = {}
+    found: dict[str, Step] = {}
+    signs: dict[str, int] = {}
     for step in steps:
         takes = takers.get(Ref(step.id, 0), [])
         once = len(takes) == 1 and takes[0].spec.kind in _READERS
         if step.spec.kind == "number" or (step.spec.key in _READ_IN_PLACE and once):
             found[step.id] = step
+        elif step.spec.key in _ARITHMETIC:
+            count = signs[step.id] = 1 + sum(signs.get(ref.node, 0) for ref in step.refs() if ref.node in found)
+            part = len(takes) == 1 and takes[0].spec.key in _ARITHMETIC and not _named(step)
+            if part and count < _SIGNS_IN_ONE and _is_number(results[step.id]):
+                found[step.id] = step
     return found
+
+
+def _is_number(result: StepResult) -> bool:
+    return isinstance(result.outcome, Ran) and isinstance(result.outcome.outputs[0], NumberType)
+
+
+def _named(step: Step) -> bool:
+    """Whether a person gave it a name."""
+    return len(step.spec.outputs) == 1 and step.node.name.rstrip("0123456789") != step.spec.stem
+
+
+# What is made anew, so that values can be put into it as it is.
+_MADE = frozenset(
+    f"{kind}{name}" for kind in ("torch.", "Tensor.new_") for name in ("zeros", "ones", "full")
+) | {"torch.zeros_like", "torch.ones_like", "torch.full_like", "torch.clone", "operator.setitem"}  # fmt: skip
+
+
+def filled_as_they_are(steps: list[Step]) -> frozenset[str]:
+    """The steps that put values into a tensor that was made for that alone, by id: they need no copy of it."""
+    uses = Counter(ref for step in steps for ref in step.refs())
+    made = {step.id for step in steps if step.spec.key in _MADE}
+    fills = ((step.id, step.args["input"][0]) for step in steps
+             if step.spec.key == "operator.setitem" and step.args.get("input"))  # fmt: skip
+    return frozenset(step for step, whole in fills if whole.node in made and uses[whole] == 1)
 
 
 def variables(
@@ -56,7 +92,7 @@ def variables(
     only what lives on beside it has a name of its own. What has a telling name, an argument, a state or a number, keeps
     it to itself; what the module owns is `owned`; `written` is the text of what is read in place.
     """
-    inline = in_place(steps)
+    inline = in_place(steps, results)
 
     def refs(step: Step) -> Iterator[Ref]:
         for ref in step.refs():
@@ -68,6 +104,8 @@ def variables(
     uses = Counter(ref for step in steps if step.id not in inline for ref in refs(step))
     found = {**{Ref(node, 0): name for node, name in inputs.items()}, **owned}
     order = {name: i for i, name in enumerate(("x", *inputs.values(), *_LETTERS))}
+    lettered: set[str] = set()
+    spare: set[str] = set()  # letters whose values nobody reads any more
     telling = {name for name in inputs.values() if name != "x"} | {"_", *owned.values()}
     for step in steps:
         if step.id in inline:
@@ -85,6 +123,7 @@ def variables(
             ended -= {found.get(ref, "") for ref in step.refs()[1:]}
         # Where branches meet, the trunk goes on.
         free = sorted(ended, key=lambda name: (order.get(name, len(order)), name))
+        spare |= ended & lettered
         unused = [not uses[Ref(step.id, number)] for number in range(len(step.spec.outputs))]
         for number, port in enumerate(step.spec.outputs):
             ref = Ref(step.id, number)
@@ -93,11 +132,17 @@ def variables(
                 found[ref] = "_"
             elif free and number == 0 and (not own or own in _OUTPUT_NAMES.values()):
                 found[ref] = free[0]
+                spare.discard(free[0])
             elif own:
                 found[ref] = names.take(names.first_free(_NUMBERS) if own in _NUMBERS else own)
                 telling.add(found[ref])
+            elif spare - set(found.get(one, "") for one in refs(step)):
+                again = spare - set(found.get(one, "") for one in refs(step))
+                found[ref] = min(again, key=lambda name: (order.get(name, len(order)), len(name), name))
+                spare.discard(found[ref])
             else:
                 found[ref] = names.take(names.first_free(_LETTERS))
+                lettered.add(found[ref])
     return found
 
 
@@ -111,8 +156,7 @@ def _telling(step: Step, results: Mapping[str, StepResult], number: int) -> str:
         return "shape" if sizes else ""
     if not isinstance(value, NumberType) and (known or step.spec.outputs[number].kind != "number"):
         return ""
-    named = len(step.spec.outputs) == 1 and step.node.name.rstrip("0123456789") != step.spec.stem
-    if named:  # by a person
+    if _named(step):
         return step.node.name
     if step.spec.key == "Tensor.size" and results[step.id].resolved.get("dim") != 0:
         return "size"

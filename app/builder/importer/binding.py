@@ -23,6 +23,7 @@ from app.builder.introspect import find
 from app.builder.literals import DTYPES, DType, Slice
 
 BATCH_NORM = "F.batch_norm"
+WIRED = 1  # what stands in the place of a number that a wire gives
 
 
 class Unbound(ValueError):
@@ -248,8 +249,7 @@ class Binder:
     def _item(self, bound: Bound, place: str, value: Any) -> Any:
         if isinstance(value, fx.Node):
             bound.wired[place] = value
-            known = self.values[value]
-            return known if type(known) is int else 0
+            return WIRED
         return value
 
     def _index(self, bound: Bound, name: str, value: Any) -> Any:

@@ -6,6 +6,8 @@ is a block of its own; with the `torch.cat` in front of it, they are instances o
 
 from __future__ import annotations
 
+from typing import Any
+
 from app.builder.importer.drafts import Draft, DraftNode
 
 JOIN = "torch.cat"
@@ -28,6 +30,37 @@ def join_outside(root: Draft) -> None:
         wired = sum(wire[2] == node.id for wire in outer.wires)
         if join is not None and len(lengths[node.inner.kind]) > 1 and wired == len(node.inner.inputs):
             _moved(outer, node, node.inner, join)
+
+
+def join_further(root: Draft) -> None:
+    """Let a join of what another joined before, and more, go on from that one: `cat([cat([a, b]), c])`."""
+    todo, seen = [root], set[int]()
+    while todo:
+        draft = todo.pop()
+        if id(draft) not in seen:
+            seen.add(id(draft))
+            _further(draft)
+            todo.extend(node.inner for node in draft.nodes.values() if node.inner is not None)
+
+
+def _further(draft: Draft) -> None:
+    lists: dict[str, list[tuple[str, int]]] = {node.id: [] for node in draft.nodes.values() if node.op == JOIN}
+    others: set[str] = set()  # those that a wire gives more than the tensors
+    for source, output, target, port, _ in sorted(draft.wires, key=lambda wire: wire[4]):
+        if target in lists:
+            lists[target].append((source, output))
+            others |= {target} if port != "tensors" else set()
+    known: dict[tuple[Any, ...], str] = {}
+    for node in draft.nodes.values():  # in running order
+        if node.id not in lists or node.id in others:
+            continue
+        taken, dim = lists[node.id], node.params.get("dim", 0)
+        length = next((end for end in range(len(taken) - 1, 1, -1) if (dim, *taken[:end]) in known), 0)
+        known.setdefault((dim, *taken), node.id)
+        if length:
+            now = [(known[dim, *taken[:length]], 0), *taken[length:]]
+            draft.wires = [wire for wire in draft.wires if wire[2] != node.id]
+            draft.wires += [(*source, node.id, "tensors", number) for number, source in enumerate(now)]
 
 
 def _calls(root: Draft) -> list[tuple[Draft, DraftNode]]:

@@ -15,7 +15,7 @@ from app.builder.catalog import Catalog, Param
 from app.builder.expressions import Expr, computed
 from app.builder.graph import Edge, Graph, Node, Tie
 from app.builder.importer.drafts import Draft, DraftNode
-from app.builder.importer.joining import join_outside
+from app.builder.importer.joining import join_further, join_outside
 from app.builder.names import identifier
 from app.builder.params import COMPUTED
 from app.frozen import FrozenMap
@@ -58,6 +58,7 @@ class Merger:
     def merge(self, root: Draft) -> tuple[Graph, Blocks]:
         """The network's graph and its blocks, those that others use first."""
         join_outside(root)
+        join_further(root)
         inner = [draft for draft in _postorder(root) if draft is not root]
         for draft in inner:
             key = self._key(draft)
@@ -178,9 +179,30 @@ class Merger:
                     found[name] = vector[0]
             elif node.op == "input":
                 continue  # what arrives at a block decides its shape
+            elif (items := self._by_item(group, node, param, vector)) is not None:
+                found[name] = items
             else:
                 found[name] = self._exposed(group, node, param, vector)
         return FrozenMap(found)
+
+    def _by_item(
+        self, group: _Group, node: DraftNode, param: Param, vector: tuple[Any, ...]
+    ) -> tuple[Any, ...] | None:
+        """Sizes of which one differs, or which a wire gives in part, each by itself; None for any others."""
+        if param.kind != "ints" or not all(isinstance(value, tuple) for value in vector):
+            return None
+        if len({len(value) for value in vector}) != 1:
+            return None
+        columns = list(zip(*vector, strict=True))
+        if any(type(item) is not int for column in columns for item in column):
+            return None
+        apart = {column for column in columns if len(set(column)) > 1}
+        wired = any(wire[2] == node.id and wire[3].startswith(f"{param.name}[") for wire in group.members[0].wires)
+        if len(apart) > 1 and not wired and node.op not in ("parameter", "buffer"):
+            return None
+        one = Param("size" if param.name in ("shape", "size") else param.name, "int", minimum=param.minimum)
+        found = {column: self._exposed(group, node, one, column) for column in reversed(columns) if column in apart}
+        return tuple(found.get(column, column[0]) for column in columns)
 
     def _param(self, node: DraftNode, name: str) -> Param:
         if node.inner is None:
