@@ -20,6 +20,7 @@ from app.drawing import bytes_text
 
 # How often a step is timed; the median counts.
 REPEATS = 5
+_NOT_CALLED = (nn.ModuleList, nn.ModuleDict, torch.jit.ScriptModule)
 
 
 @dataclass(frozen=True)
@@ -121,10 +122,12 @@ def table(
 def blocks(model: nn.Module) -> tuple[str, ...]:
     """What is worth a checkpoint: modules that are made of modules and that their owner calls, outermost first.
 
-    A `ModuleList` is not called itself, so its members are looked at.
+    A `ModuleList` is not called itself, so its members are looked at; TorchScript keeps its forward to itself.
     """
-    called = {path: module for path, module in model.named_modules() if path and any(module.children())}
-    return tuple(path for path, module in called.items() if type(module).forward is not nn.ModuleList.forward)
+    return tuple(
+        path for path, module in model.named_modules()
+        if path and any(module.children()) and not isinstance(module, _NOT_CALLED) and "parametrizations" not in path
+    )  # fmt: skip
 
 
 def _measured(subject: Subject, special: Special) -> tuple[list[Tensor | None], int]:

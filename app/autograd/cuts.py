@@ -142,7 +142,8 @@ class CutWatcher:
             return func(*args, **kwargs)
         with torch._C.DisableTorchFunction():
             inputs = tensors_in((args, kwargs))
-            alive = [(tensor, get_gradient_edge(tensor).node) for tensor in inputs if tensor.requires_grad]
+            # A leaf's node is asked for afterwards: under no_grad, and inside functorch, torch does not tell.
+            alive = [(tensor, tensor.grad_fn or tensor) for tensor in inputs if tensor.requires_grad]
         started = torch._C._autograd._get_sequence_nr()
         result = func(*args, **kwargs)
         with torch._C.DisableTorchFunction():
@@ -221,10 +222,13 @@ class CutWatcher:
         reaching: frozenset[int] = frozenset().union(*(self._taints.get(end, ()) for end in ends))
         cuts = []
         for number, seen in enumerate(self._seen):
-            chains = {}
-            for leaf, nodes in _ways(seen.edges):
-                if known := names.get(id(leaf.variable)):
-                    chains[known[0]] = tuple(self._link(node) for node in nodes)
+            chains: dict[str, tuple[Link, ...]] = {}
+            for leaf in (edge for edge in seen.edges if isinstance(edge, torch.Tensor)):
+                if known := names.get(id(leaf)):
+                    chains[known[0]] = ()
+            for node, nodes in _ways([edge for edge in seen.edges if not isinstance(edge, torch.Tensor)]):
+                if known := names.get(id(node.variable)):
+                    chains.setdefault(known[0], tuple(self._link(node) for node in nodes))
             cut = seen.cut
             cuts.append(
                 Cut(cut.kind, cut.place, cut.dtype, cut.in_place, cut.function, tuple(chains), number in reaching,

@@ -143,14 +143,28 @@ class Copy:
         return watch
 
 
+_NARROW = frozenset((torch.float32, torch.float16, torch.bfloat16))
+_NARROWING = frozenset(("float", "half", "bfloat16"))
+
+
 class _Wide(TorchFunctionMode):
-    """Tensors that the function makes itself (`torch.zeros`, `.float()`) are double too, on this thread alone."""
+    """Tensors that the function makes itself (`torch.zeros`) and casts (`.float()`) are double too, on this thread.
+
+    A cast is changed before it is made, for digits that are lost would look like a wrong gradient.
+    """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if isinstance(result, Tensor):
-            return result.double() if result.dtype is torch.float32 else result
-        return result
+        kwargs = kwargs or {}
+        if getattr(func, "__name__", "") in _NARROWING and args:
+            return args[0].double()
+        args = tuple(torch.float64 if _is_narrow(value) else value for value in args)
+        kwargs = {key: torch.float64 if _is_narrow(value) else value for key, value in kwargs.items()}
+        result = func(*args, **kwargs)
+        return result.double() if isinstance(result, Tensor) and result.dtype in _NARROW else result
+
+
+def _is_narrow(value: Any) -> bool:
+    return isinstance(value, torch.dtype) and value in _NARROW
 
 
 def check(

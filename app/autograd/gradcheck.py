@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from app.autograd.capture import CaptureError, loss_of
@@ -102,6 +102,9 @@ def _checked(
     what: str, function: Function, subject: Subject | None, budget: int, cancelled: Cancelled, note: str = "",
     seed: int = 0,
 ) -> GradcheckReport:  # fmt: skip
+    for owned in function.owned:
+        if isinstance(owned, nn.Module) and any(isinstance(part, torch.jit.ScriptModule) for part in owned.modules()):
+            raise CaptureError(f"{upper(what)} holds TorchScript, which cannot be turned into double precision here.")
     places = Places(None, subject.source if subject is not None else None)
     seed = subject.seed if subject is not None else seed
     try:

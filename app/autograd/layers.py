@@ -68,7 +68,11 @@ class OriginRecorder:
         self._known: dict[tuple[str, int, tuple[int, ...]], Origin] = {}
 
     def __enter__(self) -> OriginRecorder:
+        import torch
+
         for module in self._names:
+            if isinstance(module, torch.jit.ScriptModule):
+                continue  # takes no hooks; what it makes is its owner's
             self._hooks.append(module.register_forward_pre_hook(self._before, prepend=True))
             self._hooks.append(module.register_forward_hook(self._after, always_call=True))
         if self._source is not None:
