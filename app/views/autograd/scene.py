@@ -17,9 +17,10 @@ from PySide6.QtWidgets import QGraphicsScene
 from app.drawing import Box, Drawing
 from app.layout import HEADER, Layout, Rect, arrange
 from app.views.autograd.faces import PLAIN, BoxFaces, GroupFace, State, label_of, measure
-from app.views.autograd.far import FarItem, Marks, rectangle
+from app.views.autograd.far import DIMMED, FarItem, Marks, rectangle
 from app.views.autograd.items import ArrowItem, BoxItem, GroupItem, LabelItem, Sheet
 from app.views.autograd.parts import Parts
+from app.views.autograd.steps import next_box
 from app.views.canvas.spatial import RectIndex
 from app.views.theme import manager
 
@@ -81,8 +82,9 @@ class TapeScene(QGraphicsScene):
         self._hover, self._current = None, ""
         self._states: dict[str, State] = {}
         self._way: frozenset[str] = frozenset()
+        self._on_way: frozenset[str] = frozenset()  # with the groups around it
         self._arrow_items: dict[int, ArrowItem] = {}
-        self._labels: list[LabelItem] = []
+        self._label_items: dict[int, LabelItem] = {}
         self._shown: set[_Place] = set()
         self._seen = QRectF()
         for known in ("_index", "_touching", "_by_link", "_box_of", "_frame_of"):
@@ -178,7 +180,7 @@ class TapeScene(QGraphicsScene):
     def _make_group(self, key: str) -> GroupItem:
         item = GroupItem(self._group_faces[key], self.layout_.groups[key])
         item.setParentItem(self._sheet)
-        item.set_state(self._states.get(key, PLAIN))
+        item.set_state(self._states.get(key, self._plain(key)))
         return item
 
     def arrow(self, number: int) -> ArrowItem:
@@ -195,9 +197,9 @@ class TapeScene(QGraphicsScene):
     def _make_label(self, number: int) -> None:
         at = self.layout_.labels[number]
         assert at is not None
-        item = LabelItem(label_of(self._drawing.arrows[number]), at)
+        item = self._label_items[number] = LabelItem(label_of(self._drawing.arrows[number]), at)
         item.setParentItem(self._sheet)
-        self._labels.append(item)
+        item.setOpacity(DIMMED if self._off_way(number) else 1.0)
 
     def part(self, key: str) -> Part | None:
         """The box or the open group of this key; a closed group is found by its group's key too."""
@@ -245,11 +247,12 @@ class TapeScene(QGraphicsScene):
 
     def _marked(self, number: int) -> bool:
         arrow = self._drawing.arrows[number]
-        return bool(self._current) and self._current in (arrow.source, arrow.target)
+        touched = bool(self._current) and self._current in (arrow.source, arrow.target)
+        return touched or (bool(self._way) and not self._off_way(number))
 
     def _plain(self, key: str) -> State:
-        """The state of a box that is nothing in particular."""
-        return State(dimmed=True) if self._way and key not in self._way else PLAIN
+        """The state of a box or a group that is nothing in particular."""
+        return State(dimmed=True) if self._way and key not in self._on_way else PLAIN
 
     def _change(self, key: str, **states: bool) -> None:
         state = replace(self._states.get(key, self._plain(key)), **states)
@@ -281,14 +284,27 @@ class TapeScene(QGraphicsScene):
         """Let these boxes and the arrows between them stand out, all else step back; none ends that."""
         if boxes == self._way:
             return
-        self._way = boxes
+        self._way, self._on_way = boxes, boxes | self._frames_of(boxes)
         self.far.set_way(boxes)
-        for key, item in self.boxes.made.items():
-            self._states[key] = state = replace(item.state(), dimmed=bool(boxes) and key not in boxes)
+        for key, item in (*self.boxes.made.items(), *self.groups.made.items()):
+            self._states[key] = state = replace(item.state(), dimmed=bool(boxes) and key not in self._on_way)
             item.set_state(state)
         for number, arrow in self._arrow_items.items():
             arrow.set_dimmed(self._off_way(number))
+            arrow.set_marked(self._marked(number))
+        for number, label in self._label_items.items():
+            label.setOpacity(DIMMED if self._off_way(number) else 1.0)
         self._tell_marks()
+
+    def _frames_of(self, boxes: frozenset[str]) -> frozenset[str]:
+        """The groups around some boxes."""
+        found: set[str] = set()
+        for box in boxes:
+            frame = self._frame_of[box]
+            while frame is not None and frame not in found:
+                found.add(frame)
+                frame = self._frame_of[frame]
+        return frozenset(found)
 
     @property
     def way(self) -> frozenset[str]:
@@ -339,33 +355,12 @@ class TapeScene(QGraphicsScene):
         Where no arrow leads on, the nearest box in that direction is next; "" at the end. Into an open group one goes
         from its header.
         """
-        rects = self.layout_.boxes
         if key in self.groups:
             inside = self.boxes_in(key)
             return next((box.id for box in self._drawing.boxes if box.id in inside), "")
-        here = rects.get(key)
-        if here is None:
-            return next(iter(rects), "")
-        if direction in ("left", "right"):
-            touching = [self._drawing.arrows[number] for number in self._touching.get(key, ())]
-            if direction == "left":
-                ends = [arrow.target for arrow in touching if arrow.source == key]
-            else:
-                ends = [arrow.source for arrow in touching if arrow.target == key]
-            main = [end for end in ends if self._box_of[end].shape != "leaf"] or ends
-            if main:
-                return min(main, key=lambda end: abs(rects[end].center[1] - here.center[1]))
-        return self._nearest(here, direction)
-
-    def _nearest(self, here: Rect, direction: str) -> str:
-        x, y = here.center
-        best, best_far = "", float("inf")
-        for key, rect in self.layout_.boxes.items():
-            dx, dy = rect.center[0] - x, rect.center[1] - y
-            along, across = {"left": (-dx, dy), "right": (dx, dy), "up": (-dy, dx), "down": (dy, dx)}[direction]
-            if along > 4 and (far := along + 3 * abs(across)) < best_far:
-                best, best_far = key, far
-        return best
+        arrows = [self._drawing.arrows[number] for number in self._touching.get(key, ())]
+        leaves = {end for arrow in arrows for end in (arrow.source, arrow.target) if self._box_of[end].shape == "leaf"}
+        return next_box(self.layout_.boxes, arrows, leaves, key, direction)
 
     def area_of(self, parts: Iterable[Part]) -> QRectF:
         """The rectangle around some boxes and groups."""
