@@ -305,7 +305,7 @@ def test_hostile_code_is_the_same_net_all_the_same(kind: str, own: Path) -> None
     ("init", "forward", "words"),
     [
         ("self.rows = [nn.Linear(4, 4)]", "return self.rows[0](x)", r"rows\[0\].weight is in no state_dict"),
-        ("self.noise = torch.randn(9000)", "return x.sum() + self.noise", "noise is in no state_dict"),
+        ("self.noise = torch.randn(90000)", "return x.sum() + self.noise", "noise is in no state_dict"),
         ("self.fc = nn.Linear(4, 4)", "return {'a': self.fc(x) if x.sum() > 0 else x}", "returns a dict"),
         ("self.fc = nn.Linear(5, 4)", "return self.fc(x) if x.sum() > 0 else x", "Net does not take what arrives: "),
         ("raise OSError('no such data')", "return x", "no such data"),
