@@ -137,7 +137,7 @@ def _measured(subject: Subject, special: Special) -> tuple[list[Tensor | None], 
     if isinstance(subject.loss, nn.Module):
         before += [*subject.loss.parameters(), *subject.loss.buffers()]
     peak = Peak(before)
-    with peak:
+    with peak, torch.autograd.set_multithreading_enabled(False):  # operations of other threads would not be seen
         _step(subject, special)
     grads = [parameter.grad for parameter in model.parameters()]
     _clear(model)

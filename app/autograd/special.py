@@ -101,10 +101,11 @@ class SecondOrder:
         self._began = counter()
         roots = [end for end in ends if end.requires_grad]
         wanted = [parameter for parameter in parameters if parameter.requires_grad]
+        ones = [torch.ones_like(root) for root in roots]
         try:
-            grads = torch.autograd.grad(
-                roots, wanted, [torch.ones_like(root) for root in roots], create_graph=True, allow_unused=True
-            )
+            # On this thread for all devices: each thread numbers the nodes that it makes by itself.
+            with torch.autograd.set_multithreading_enabled(False):
+                grads = torch.autograd.grad(roots, wanted, ones, create_graph=True, allow_unused=True)
         finally:
             for hook in hooks:
                 hook.remove()
