@@ -108,13 +108,17 @@ def _chip(name: str, count: int, kind: str) -> Chip:
 
 def _chips(saved: tuple[Saved, ...]) -> tuple[Chip, ...]:
     """The largest tensors held for backward first; more than fit are counted."""
-    if not saved:
-        return ()
-    ranked = sorted(saved, key=lambda s: (s.kind != "activation", -s.bytes)) if len(saved) > 1 else saved
-    chips = [_chip(s.name, s.bytes, s.kind) for s in ranked[:CHIPS]]
-    if len(ranked) > CHIPS:
-        chips.append(Chip(f"+{len(ranked) - CHIPS} more", "more"))
+    chips = [_chip(s.name, s.bytes, s.kind) for s in shown_first(saved)]
+    if len(saved) > CHIPS:
+        chips.append(Chip(f"+{len(saved) - CHIPS} more", "more"))
     return tuple(chips)
+
+
+def shown_first(saved: tuple[Saved, ...]) -> tuple[Saved, ...]:
+    """The saved tensors that a box has chips of, in their order."""
+    if len(saved) < 2:
+        return saved
+    return tuple(sorted(saved, key=lambda s: (s.kind != "activation", -s.bytes))[:CHIPS])
 
 
 def _hanging(tape: Tape, group: LayerGroup) -> dict[int, int]:

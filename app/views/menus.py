@@ -137,7 +137,8 @@ def _view(window: MainWindow, actions: Actions) -> None:
         _adopt(window, actions, menu, key)
     menu.addSeparator()
     below = (("problems", "&Problems"), ("tape", "Backward &tape"), ("cost", "Co&st"), ("curves", "C&urves"),
-             ("console", "C&onsole"), ("runs", "&Runs"), ("evaluation", "E&valuation"), ("layer", "&Layer"))  # fmt: skip
+             ("console", "C&onsole"), ("runs", "&Runs"), ("evaluation", "E&valuation"),
+             ("layer", "&Layer"))  # fmt: skip
     for key, text in below:
         actions.add(menu, f"show.{key}", text, lambda key=key: window.show_page(key))
     menu.addSeparator()

@@ -14,7 +14,8 @@ from PySide6.QtSvg import QSvgGenerator
 from app.drawing import Drawing
 from app.graphviz_export import ExportError
 from app.layout import Layout, arrange
-from app.views.autograd.faces import Text, arrow_head, arrow_path, label_of, measure, paint_label
+from app.views.autograd.faces import Text, label_of, measure, paint_label
+from app.views.autograd.ways import arrow_head, arrow_path
 from app.views.theme import Theme, load
 
 MARGIN = 24.0

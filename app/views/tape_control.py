@@ -12,6 +12,7 @@ from app.autograd.steps import Stop
 from app.autograd.tape import Tape, TapeNode
 from app.drawing import bytes_text
 from app.playback_thread import Trouble
+from app.views.autograd.played_graph import PlayedGraph
 from app.views.autograd.player import LOADING, PLAYING, Player
 from app.views.autograd.tape_page import TapePage
 from app.views.docks import PageHeights
@@ -35,6 +36,7 @@ class TapeControl(QObject):
         self._window = window
         self.player = player = Player(self)
         self.page = TapePage(player)
+        self.graph = PlayedGraph(window.room, player, self)
         pane = window.bottom.pane
         pane.add("tape", "Backward tape", "tapedeck", self.page, after="problems")
         pane.add_corner(self.page.controls)

@@ -6,7 +6,6 @@ The scene and the exported pictures paint the same faces.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -18,6 +17,7 @@ from PySide6.QtSvg import QSvgRenderer
 from app.drawing import Arrow, Box, Drawing, Group
 from app.layout import HEADER, PAD, Sizes
 from app.views import icons
+from app.views.autograd.played import Played, paint_freed, paint_next, paint_progress, paint_tick
 from app.views.theme import ROLES, Theme, faded, font, mix, svg
 
 OP_HEIGHT, CHIP_ROW, CHIP_HEIGHT = 26.0, 22.0, 16.0
@@ -147,20 +147,23 @@ class BoxFace:
         count, *rest = self.box.lines or ("",)
         title = Text(self.box.title, "section", 42, HEADER / 2)
         number = Text(count, "axis", 0, HEADER / 2, "text3")
+        every = count.split(" ")[0]
+        room = max(number.width, _width(f"{every} of {every} run", "axis")) if count else 0.0
         lines = [(self.box.subtitle, "label", "text2")] if self.box.subtitle else []
         lines += [(" · ".join(rest), "axis", "text3")] if rest else []
         body = [
             Text(text, role, INSET, HEADER + 5 + FOLDED_LINE * (row + 0.5), color)
             for row, (text, role, color) in enumerate(lines)
         ]
-        self.width = round(max([title.x + title.width + 20 + number.width + 8, *(t.width + 2 * INSET for t in body)]))
+        self.width = round(max([title.x + title.width + 20 + room + 8, *(t.width + 2 * INSET for t in body)]))
         self.height = HEADER + (FOLDED_LINE * len(body) + 9 if body else 4)
         number.x = self.width - number.width - 8
         self.texts += [title, number, *body]
 
     def paint(
-        self, painter: QPainter, theme: Theme, state: State = PLAIN, *, detail: bool = True, vector: bool = False
-    ) -> None:
+        self, painter: QPainter, theme: Theme, state: State = PLAIN, *, detail: bool = True, vector: bool = False,
+        played: Played | None = None,
+    ) -> None:  # fmt: skip
         """Paint with the top left corner at the painter's origin; without `detail` as a plain block."""
         box = self.box
         area = QRectF(0.5, 0.5, self.width - 1, self.height - 1)
@@ -173,19 +176,42 @@ class BoxFace:
             return
         line = theme.line3 if state.hovered or box.shape == "leaf" else theme.line2
         painter.setPen(QPen(line, 1))
-        painter.setBrush(theme.hover if state.hovered else theme.panel if box.shape == "leaf" else theme.raised)
+        ground = theme.hover if state.hovered else theme.panel if box.shape == "leaf" else theme.raised
+        painter.setBrush(theme.backBg if played is not None and played.next else ground)
         painter.drawRoundedRect(area, radius, radius)
         if box.shape == "call":
             painter.setPen(QPen(theme.categories[box.category], 3))
             painter.drawLine(QPointF(1.5, 5), QPointF(1.5, self.height - 5))
         if box.shape == "folded":
             _header(painter, theme, box.category, area, radius, "chevron-right", state.hovered, vector)
-        for rect, kind, text in self.chips:
+        for place, (rect, kind, text) in enumerate(self.chips):
+            if played is not None and place in played.freed:
+                text.paint(painter, theme.text3, vector)
+                paint_freed(painter, rect, theme)
+                continue
             _chip(painter, rect, kind, theme)
             text.paint(painter, theme.color(text.color), vector)
-        for text in self.texts:
+        for text in self._texts(played):
             text.paint(painter, theme.color(text.color), vector)
+        if played is not None:
+            self._paint_played(painter, theme, area, radius, played)
         paint_rings(painter, area, radius, theme, state)
+
+    def _texts(self, played: Played | None) -> list[Text]:
+        """The texts as they are now: a closed group counts what ran."""
+        if played is None or self.box.shape != "folded":
+            return self.texts
+        words = Text(played.words, "axis", 0, HEADER / 2, "text3")
+        words.x = self.width - words.width - 8
+        return [self.texts[0], words, *self.texts[2:]]
+
+    def _paint_played(self, painter: QPainter, theme: Theme, area: QRectF, radius: float, played: Played) -> None:
+        if self.box.shape == "folded":
+            paint_progress(painter, self.width, self.height, played, theme)
+        if played.next:
+            paint_next(painter, area, radius, theme)
+        if played.finished:
+            paint_tick(painter, theme, self.width)
 
 
 class GroupFace:
@@ -195,7 +221,7 @@ class GroupFace:
         self.group = group
         self.title = Text(group.title, "section", 42, HEADER / 2)
         self.caption = Text(group.caption, "axis", 0, HEADER / 2, "text3")
-        self.least_width = self.title.x + self.title.width + 14 + self.caption.width + 8
+        self.least_width = self.title.x + self.title.width + 14 + max(self.caption.width, 12) + 8
 
     def paint(
         self,
@@ -206,6 +232,7 @@ class GroupFace:
         *,
         detail: bool = True,
         vector: bool = False,
+        played: Played | None = None,
     ) -> None:
         """Paint with the top left corner at the painter's origin."""
         width, height = size
@@ -216,8 +243,11 @@ class GroupFace:
         _header(painter, theme, self.group.category, area, 6.0, "chevron-down" if detail else "", state.hovered, vector)
         if detail:
             self.caption.x = width - self.caption.width - 8
-            for text in (self.title, self.caption):
+            over = played is not None and played.finished
+            for text in (self.title,) if over else (self.title, self.caption):
                 text.paint(painter, theme.color(text.color), vector)
+            if over:
+                icons.draw(painter, "check", theme.run, width - 20, 4.5, 13)
         paint_rings(painter, area, 6.0, theme, state)
 
 
@@ -264,71 +294,16 @@ def label_of(arrow: Arrow) -> str:
     return f"{arrow.label}  ×{arrow.count}" if arrow.label and arrow.count > 1 else arrow.label
 
 
-def paint_label(painter: QPainter, text: Text, at: QPointF, theme: Theme, vector: bool = False) -> None:
-    """A label with its middle at a point."""
+def paint_label(
+    painter: QPainter, text: Text, at: QPointF, theme: Theme, vector: bool = False, color: QColor | None = None
+) -> None:
+    """A label with its middle at a point; `color` is that of its frame and its text, if it has one of its own."""
     width = text.width + 14
-    painter.setPen(QPen(theme.line2, 1))
+    painter.setPen(QPen(color or theme.line2, 1))
     painter.setBrush(theme.canvas)
     painter.drawRoundedRect(QRectF(at.x() - width / 2, at.y() - 8.5, width, 17), 8.5, 8.5)
     text.x, text.middle = at.x() - text.width / 2, at.y()
-    text.paint(painter, theme.text2, vector)
-
-
-def arrow_path(points: Iterable[tuple[float, float]], radius: float = 9.0) -> QPainterPath:
-    """Level and upright pieces as lines with round corners, slanting ones as curves that leave and arrive level.
-
-    An arrow of two points that is higher than wide hangs: it leaves and arrives upright.
-    """
-    way = [QPointF(x, y) for x, y in points]
-    path = QPainterPath(way[0])
-    hangs = len(way) == 2 and abs(way[1].y() - way[0].y()) > abs(way[1].x() - way[0].x())
-    for place in range(1, len(way)):
-        a, b = way[place - 1], way[place]
-        level, upright = abs(a.y() - b.y()) < 0.5, abs(a.x() - b.x()) < 0.5
-        if not (level or upright):
-            if hangs:
-                half = (a.y() + b.y()) / 2
-                path.cubicTo(QPointF(a.x(), half), QPointF(b.x(), half), b)
-            else:
-                half = (a.x() + b.x()) / 2
-                path.cubicTo(QPointF(half, a.y()), QPointF(half, b.y()), b)
-            continue
-        turn = way[place + 1] if place + 1 < len(way) else None
-        if turn is None or not _turns(a, b, turn):
-            path.lineTo(b)
-            continue
-        reach = min(radius, _length(a, b) / 2, _length(b, turn) / 2)
-        path.lineTo(_towards(b, a, reach))
-        path.quadTo(b, _towards(b, turn, reach))
-    return path
-
-
-def arrow_head(path: QPainterPath, size: float = 7.0) -> QPainterPath:
-    """A triangle at the end of a path."""
-    tip = path.currentPosition()
-    back = path.pointAtPercent(max(0.0, 1.0 - (size + 1) / max(path.length(), size + 1)))
-    length = max(_length(back, tip), 0.01)
-    ux, uy = (tip.x() - back.x()) / length, (tip.y() - back.y()) / length
-    head = QPainterPath(tip)
-    head.lineTo(tip.x() - size * ux - size * 0.55 * uy, tip.y() - size * uy + size * 0.55 * ux)
-    head.lineTo(tip.x() - size * ux + size * 0.55 * uy, tip.y() - size * uy - size * 0.55 * ux)
-    head.closeSubpath()
-    return head
-
-
-def _turns(a: QPointF, b: QPointF, c: QPointF) -> bool:
-    return (abs(a.y() - b.y()) < 0.5 and abs(b.x() - c.x()) < 0.5) or (
-        abs(a.x() - b.x()) < 0.5 and abs(b.y() - c.y()) < 0.5
-    )
-
-
-def _length(a: QPointF, b: QPointF) -> float:
-    return math.hypot(a.x() - b.x(), a.y() - b.y())
-
-
-def _towards(start: QPointF, end: QPointF, reach: float) -> QPointF:
-    share = reach / max(_length(start, end), 0.01)
-    return start + (end - start) * share
+    text.paint(painter, color or theme.text2, vector)
 
 
 def _header(

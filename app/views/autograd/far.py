@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 from app.drawing import Box, Drawing
 from app.layout import HEADER, Layout, Rect
 from app.views.autograd.faces import State, paint_rings
+from app.views.autograd.played import paint_far
 from app.views.theme import Theme, current, faded, mix
 
 DIMMED = 0.22
@@ -117,6 +118,8 @@ class Marks(QGraphicsItem):
         super().__init__()
         self._area = area
         self._marked: list[tuple[QRectF, State]] = []
+        self._ran: list[QRectF] = []
+        self._after: QRectF | None = None
         self.setZValue(3)
         self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
 
@@ -124,11 +127,18 @@ class Marks(QGraphicsItem):
         self._marked = list(marked)
         self.update()
 
+    def set_ran(self, ran: list[QRectF], after: QRectF | None) -> None:
+        """Boxes that have run in a backward pass that is played, and the one that is next."""
+        self._ran, self._after = ran, after
+        self.update()
+
     def boundingRect(self) -> QRectF:
         return self._area.adjusted(-40, -40, 40, 40)
 
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
         now = current()
+        if self._ran or self._after is not None:
+            paint_far(painter, now, self._ran, self._after)
         for area, state in self._marked:
             if state.hovered:
                 painter.setPen(Qt.PenStyle.NoPen)

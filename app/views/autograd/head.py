@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLayout, QSizePolicy, QWidget
 
 from app.autograd.tape import Tape
 from app.views.autograd.faces import CHIP_HEIGHT
+from app.views.autograd.played import paint_freed, width_of
 from app.views.theme import current, faded, manager
 from app.views.widgets.button import Button, icon_button
 from app.views.widgets.painting import TextLine, at_least, box, label, start
@@ -36,8 +37,10 @@ class Head(QWidget):
         layout.setSpacing(8)
         layout.addWidget(self.root)
         layout.addWidget(self.summary, 1)
-        legend, group_by = Legend(), label("Group by", "label", "text3")
+        self.legend, self.norms = Legend(), NormLegend()
+        legend, group_by = self.legend, label("Group by", "label", "text3")
         layout.addWidget(legend)
+        layout.addWidget(self.norms)
         layout.addWidget(group_by)
         layout.addWidget(self.grouping)
         layout.addWidget(self.fold_all)
@@ -51,7 +54,8 @@ class Head(QWidget):
         self.setMinimumWidth(1)
         self.summary.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self._text = ""
-        self._spare = (legend, group_by, self.root, self.fold_all, self.mode)
+        self._played = False
+        self._spare = (legend, group_by, self.root, self.fold_all, self.mode, self.norms)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -63,7 +67,7 @@ class Head(QWidget):
         layout = self.layout()
         widgets = [layout.itemAt(place).widget() for place in range(layout.count())]
         others = [widget for widget in widgets if widget is not None and widget is not self.summary]
-        hidden: set[QWidget] = set()
+        hidden: set[QWidget] = set() if self._played else {self.norms}
         wanted = metrics.horizontalAdvance(self._text) + 8
 
         def needed() -> int:
@@ -79,6 +83,13 @@ class Head(QWidget):
         room = self.width() - needed() + wanted - 4
         self.summary.setText(metrics.elidedText(self._text, Qt.TextElideMode.ElideRight, max(room, 0)))
         layout.activate()
+
+    def set_played(self, played: bool) -> None:
+        """Whether arrows show norms and chips what was let go of, and the legend says so."""
+        if played != self._played:
+            self._played = played
+            self.legend.set_played(played)
+            self._fit()
 
     def set_summary(self, text: str, tape: Tape) -> None:
         self.root.setText("loss.grad_fn" if tape.loss is not None else "output.grad_fn")
@@ -105,10 +116,18 @@ class Legend(QWidget):
         self.setToolTip(
             "held: memory that only backward still needs\nkept anyway: parameters, buffers and the batch itself"
         )
+        self._freed, self._played = TextLine("freed", "caption"), False
         manager().changed.connect(self.update)
 
+    def set_played(self, played: bool) -> None:
+        """Whether chips can be let go of."""
+        self._played = played
+        self.updateGeometry()
+        self.update()
+
     def sizeHint(self) -> QSize:
-        return at_least(self._held.width + self._kept.width + 2 * 24 + 18, 20)
+        freed = self._freed.width + 40 if self._played else 0
+        return at_least(self._held.width + self._kept.width + 2 * 24 + 18 + freed, 20)
 
     def minimumSizeHint(self) -> QSize:
         return self.sizeHint()
@@ -126,4 +145,41 @@ class Legend(QWidget):
             box(painter, swatch, 3, fill, border)
             line.draw_in(painter, x + 24, area, theme.text2)
             x += 24 + line.width + 16
+        if self._played:
+            swatch = QRectF(x, area.center().y() - CHIP_HEIGHT / 2 + 2, 18, CHIP_HEIGHT - 4)
+            paint_freed(painter, swatch, theme)
+            self._freed.draw_in(painter, x + 24, area, theme.text2)
+        painter.end()
+
+
+class NormLegend(QWidget):
+    """How wide an arrow is for three norms."""
+
+    NORMS = (0.001, 0.03, 1.0)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._title = TextLine("Gradient norm", "caption")
+        self._lines = [(norm, TextLine(f"{norm:g}", "caption")) for norm in self.NORMS]
+        self.setToolTip("An arrow is as wide as the logarithm of its gradient's norm; below 1e−4 it is dashed")
+        self.setAccessibleName("Gradient norm")
+        self.hide()
+        manager().changed.connect(self.update)
+
+    def sizeHint(self) -> QSize:
+        return at_least(self._title.width + sum(36 + line.width for _, line in self._lines) + 6, 20)
+
+    def minimumSizeHint(self) -> QSize:
+        return self.sizeHint()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        theme, area = current(), QRectF(self.rect())
+        painter = start(self)
+        self._title.draw_in(painter, 0, area, theme.text3)
+        x = self._title.width + 8
+        for norm, line in self._lines:
+            width = width_of(norm)
+            painter.fillRect(QRectF(x, area.center().y() - width / 2, 20, width), theme.back)
+            line.draw_in(painter, x + 25, area, theme.text2)
+            x += 36 + line.width
         painter.end()

@@ -15,12 +15,13 @@ from app.views.autograd.faces import (
     GroupFace,
     State,
     Text,
-    arrow_head,
-    arrow_path,
     paint_label,
 )
 from app.views.autograd.far import DIMMED
+from app.views.autograd.played import FADED, Flow, Played
+from app.views.autograd.ways import arrow_head, arrow_path
 from app.views.theme import Theme, current, mix
+from app.views.training.figures import figure
 
 # Below this scale texts cannot be read and are left out.
 SIMPLE_BELOW = 0.38
@@ -38,6 +39,7 @@ class _Part(QGraphicsItem):
         super().__init__()
         self.key, self.link, self.rect = key, link, rect
         self._state = State()
+        self._played: Played | None = None
         self._bounds = QRectF(-RING, -RING, rect.width + 2 * RING, rect.height + 2 * RING)
         self.setPos(rect.x, rect.y)
         self.setCacheMode(QGraphicsItem.CacheMode.DeviceCoordinateCache)
@@ -47,9 +49,22 @@ class _Part(QGraphicsItem):
 
     def set_state(self, state: State) -> None:
         if state != self._state:
-            self.setOpacity(DIMMED if state.dimmed else 1.0)
             self._state = state
-            self.update()
+            self._fade()
+
+    def played(self) -> Played | None:
+        """How far a backward pass is here that is played."""
+        return self._played
+
+    def set_played(self, played: Played | None) -> None:
+        if played != self._played:
+            self._played = played
+            self._fade()
+
+    def _fade(self) -> None:
+        over = self._played is not None and self._played.finished
+        self.setOpacity(DIMMED if self._state.dimmed else FADED if over else 1.0)
+        self.update()
 
     def boundingRect(self) -> QRectF:
         return self._bounds
@@ -70,7 +85,7 @@ class BoxItem(_Part):
         return self.face.box.shape == "folded"
 
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
-        self.face.paint(painter, current(), self._state, detail=_detailed(option, painter))
+        self.face.paint(painter, current(), self._state, detail=_detailed(option, painter), played=self._played)
 
 
 class GroupItem(_Part):
@@ -90,7 +105,8 @@ class GroupItem(_Part):
 
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
         size = (self.rect.width, self.rect.height)
-        self.face.paint(painter, current(), size, self._state, detail=_detailed(option, painter))
+        detail = _detailed(option, painter)
+        self.face.paint(painter, current(), size, self._state, detail=detail, played=self._played)
 
 
 @lru_cache(maxsize=8)
@@ -111,8 +127,9 @@ class ArrowItem(QGraphicsItem):
         (ax, ay), (bx, by) = route[0], route[-1]
         straight = len(route) == 2 and (abs(ay - by) < 0.5 or abs(ax - bx) < 0.5)
         self._line = QLineF(ax, ay, bx, by) if straight else None
-        self._bounds = self._path.boundingRect().united(self._head.boundingRect()).adjusted(-2, -2, 2, 2)
+        self._bounds = self._path.boundingRect().united(self._head.boundingRect()).adjusted(-8, -8, 8, 8)
         self._marked = False
+        self._flow: Flow | None = None
         self.setZValue(2)
         self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
 
@@ -126,6 +143,17 @@ class ArrowItem(QGraphicsItem):
     def set_dimmed(self, dimmed: bool) -> None:
         self.setOpacity(DIMMED if dimmed else 1.0)
 
+    def flow(self) -> Flow | None:
+        """What came over it in a backward pass that is played."""
+        return self._flow
+
+    def set_flow(self, flow: Flow | None) -> None:
+        if flow != self._flow:
+            self._flow = flow
+            self._head = arrow_head(self._path, 7.0 if flow is None else 6.0 + flow.width)
+            self.setToolTip(flow.words if flow is not None else "")
+            self.update()
+
     def boundingRect(self) -> QRectF:
         return self._bounds
 
@@ -136,6 +164,8 @@ class ArrowItem(QGraphicsItem):
 
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
         line, fill = _ink(current(), self._marked)
+        if self._flow is not None:
+            line, fill = self._flow_ink(self._flow)
         painter.setPen(line)
         painter.setBrush(Qt.BrushStyle.NoBrush)
         if self._line is not None:
@@ -145,6 +175,16 @@ class ArrowItem(QGraphicsItem):
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(fill)
         painter.drawPath(self._head)
+
+    def _flow_ink(self, flow: Flow) -> tuple[QPen, QBrush]:
+        """As wide as the norm asks for; a thick line ends within its head."""
+        color, width = flow.color(current()), flow.width
+        pen = QPen(color, width, Qt.PenStyle.CustomDashLine, Qt.PenCapStyle.FlatCap)
+        if flow.dashed:
+            pen.setDashPattern([3, 3])
+        else:
+            pen.setDashPattern([max(self._path.length() - 5 - width / 2, 1) / width, 1e4])
+        return pen, QBrush(color)
 
 
 class Sheet(QGraphicsItem):
@@ -166,15 +206,33 @@ class LabelItem(QGraphicsItem):
 
     def __init__(self, text: str, at: tuple[float, float]) -> None:
         super().__init__()
-        self._text = Text(text, "axis", 0, 0, "text2")
+        self._shape = self._text = Text(text, "axis", 0, 0, "text2")
+        self._flow: Flow | None = None
         self.setPos(*at)
         self.setZValue(4)
         self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
         self.setCacheMode(QGraphicsItem.CacheMode.DeviceCoordinateCache)
+
+    def text(self) -> str:
+        """What stands there now: a shape, or the norm of what came."""
+        return self._text.text
+
+    def set_flow(self, flow: Flow | None) -> None:
+        """Show the norm of what came over the arrow in place of its shape."""
+        if flow == self._flow:
+            return
+        self.prepareGeometryChange()
+        self._flow = flow
+        known = flow is not None and flow.norm is not None
+        self._text = Text(figure(flow.norm), "axis", 0, 0) if flow is not None and known else self._shape
+        self.setToolTip(f"{self._shape.text}\n{flow.words}" if flow is not None else "")
+        self.update()
 
     def boundingRect(self) -> QRectF:
         half = self._text.width / 2 + 9
         return QRectF(-half, -10, 2 * half, 20)
 
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
-        paint_label(painter, self._text, QPointF(0, 0), current())
+        theme = current()
+        color = self._flow.color(theme) if self._flow is not None and self._flow.norm is not None else None
+        paint_label(painter, self._text, QPointF(0, 0), theme, color=color)

@@ -42,6 +42,7 @@ class AutogradRoom(QWidget):
     detail = Signal(object)
     captureRequested = Signal(bool)
     exportRequested = Signal(object)
+    redrawn = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -206,6 +207,12 @@ class AutogradRoom(QWidget):
             self._row = self.scene.show_drawing(drawing, page, self._row if same_rows else None)
         self.way.show_in(self._folded.place)
         self.minimap.rebuild()
+        self.redrawn.emit()
+
+    @property
+    def folded(self) -> Folded | None:
+        """The tape as it is folded in the picture; `redrawn` tells of another."""
+        return self._folded
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = start(self)

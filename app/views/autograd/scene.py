@@ -20,6 +20,7 @@ from app.views.autograd.faces import PLAIN, BoxFaces, GroupFace, State, label_of
 from app.views.autograd.far import DIMMED, FarItem, Marks, rectangle
 from app.views.autograd.items import ArrowItem, BoxItem, GroupItem, LabelItem, Sheet
 from app.views.autograd.parts import Parts
+from app.views.autograd.played import PlayedParts
 from app.views.autograd.steps import next_box
 from app.views.canvas.spatial import RectIndex
 from app.views.theme import manager
@@ -47,6 +48,7 @@ class TapeScene(QGraphicsScene):
         self._linked: frozenset[str] = frozenset()
         self._current = ""
         self._hover: str | None = None
+        self.played = PlayedParts(self)
         self._start(Drawing(()), self.layout_, BoxFaces(()), {})
         # Everything is inside the scene's rectangle from the start, and few items move.
         self.setItemIndexMethod(QGraphicsScene.ItemIndexMethod.BspTreeIndex)
@@ -64,8 +66,10 @@ class TapeScene(QGraphicsScene):
         self._start(drawing, layout, box_faces, group_faces)
         self.setSceneRect(QRectF(0, 0, layout.width, layout.height).adjusted(-MARGIN, -MARGIN, MARGIN, MARGIN))
         self.set_linked(self._linked)
-        if current in self.boxes or current in self.groups:
-            self.choose(current)
+        for key in (current, f"fold:{current}", current.removeprefix("fold:")):
+            if key in self.boxes or key in self.groups:
+                self.choose(key)
+                break
         return max(layout.width, page[0])
 
     def empty(self) -> None:
@@ -87,6 +91,7 @@ class TapeScene(QGraphicsScene):
         self._label_items: dict[int, LabelItem] = {}
         self._shown: set[_Place] = set()
         self._seen = QRectF()
+        self.played.forget()
         for known in ("_index", "_touching", "_by_link", "_box_of", "_frame_of"):
             self.__dict__.pop(known, None)
         self.boxes: Parts[BoxItem] = Parts(layout.boxes, self._make_box)
@@ -175,12 +180,14 @@ class TapeScene(QGraphicsScene):
         item = BoxItem(self._faces[key], self.layout_.boxes[key])
         item.setParentItem(self._sheet)
         item.set_state(self._states.get(key, self._plain(key)))
+        self.played.dress(item)
         return item
 
     def _make_group(self, key: str) -> GroupItem:
         item = GroupItem(self._group_faces[key], self.layout_.groups[key])
         item.setParentItem(self._sheet)
         item.set_state(self._states.get(key, self._plain(key)))
+        self.played.dress(item)
         return item
 
     def arrow(self, number: int) -> ArrowItem:
@@ -192,6 +199,7 @@ class TapeScene(QGraphicsScene):
             item.setParentItem(self._sheet)
             item.set_marked(self._marked(number))
             item.set_dimmed(self._off_way(number))
+            self.played.dress_arrow(number, item)
         return item
 
     def _make_label(self, number: int) -> None:
@@ -200,6 +208,7 @@ class TapeScene(QGraphicsScene):
         item = self._label_items[number] = LabelItem(label_of(self._drawing.arrows[number]), at)
         item.setParentItem(self._sheet)
         item.setOpacity(DIMMED if self._off_way(number) else 1.0)
+        self.played.dress_label(number, item)
 
     def part(self, key: str) -> Part | None:
         """The box or the open group of this key; a closed group is found by its group's key too."""
@@ -266,6 +275,10 @@ class TapeScene(QGraphicsScene):
         if self._far:
             shown = [(self.rect_of(key), state) for key, state in self._states.items()]
             self._marks.set_marked((rectangle(rect), state) for rect, state in shown if rect is not None)
+
+    def set_ran(self, ran: list[QRectF], after: QRectF | None) -> None:
+        """What has run and what is next, for the graph from afar."""
+        self._marks.set_ran(ran, after)
 
     def set_linked(self, links: frozenset[str]) -> None:
         """Outline the groups that stand for these nodes of the canvas."""
