@@ -40,7 +40,8 @@ class Place:
     def where(self) -> str:
         """For a sentence: "at line 12" or "in layer conv1" or "in the loss"."""
         if self.line is not None:
-            return f"at line {self.line}" + (f" of {Path(self.file).name}" if self.file else "")
+            named = self.file and not self.file.startswith("<")  # lines that a person typed stand in no file
+            return f"at line {self.line}" + (f" of {Path(self.file).name}" if named else "")
         if self.layer:
             return f"in layer {self.layer}"
         return "in the loss" if self.in_loss else "in the net"
