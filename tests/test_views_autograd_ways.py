@@ -225,3 +225,13 @@ def test_what_is_far_is_painted_without_items(room, qtbot) -> None:
     assert room.scene.boxes.made and room.scene._sheet.isVisible()
     part = next(iter(room.scene.boxes.values()))
     assert room.view._part_at(room.view.mapFromScene(part.pos() + QPoint(5, 5))) is part
+
+
+def test_a_group_stays_selected_while_levels_open_and_close(room) -> None:
+    room.set_tape(nested())
+    QTest.mouseClick(room.head.fold_all, LEFT)
+    room.scene.choose("fold:layer:stage")
+    QTest.keyClick(room.view, Qt.Key.Key_BracketRight)
+    assert room.scene.current_key() == "layer:stage"
+    QTest.keyClick(room.view, Qt.Key.Key_BracketLeft)
+    assert room.scene.current_key() == "fold:layer:stage"
