@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from PySide6.QtCore import QPointF, QRectF
 
@@ -14,18 +14,17 @@ from app.views.canvas.difference import differing
 from app.views.canvas.node_item import NodeItem
 from app.views.canvas.spatial import RectIndex
 
-MANY = 100  # more nodes than this in one change, and nobody asks which they were
+MANY = 100  # more nodes or places than this in one change, and nobody asks which they were: all is painted anew
 
 
 class Places:
-    """Keeps the items of `nodes` where they belong. `positions` has a place for each of them. `repaint` has all
-    painted anew.
+    """Keeps the items of `nodes` where they belong. `positions` has a place for each of them.
 
     `swept` collects where something came or went, for the wires that may have to make way.
     """
 
-    def __init__(self, nodes: Mapping[str, NodeItem], repaint: Callable[[], None]) -> None:
-        self._nodes, self._repaint = nodes, repaint
+    def __init__(self, nodes: Mapping[str, NodeItem]) -> None:
+        self._nodes = nodes
         self.index: RectIndex[str] = RectIndex()
         self.positions: Positions = FrozenMap()
         self.adrift: set[str] = set()  # nodes that are shown elsewhere than in their places
@@ -50,9 +49,8 @@ class Places:
             self._put(node, QPointF(*self.positions[node]), swept)
 
     def _put_many(self, nodes: set[str], swept: list[QRectF]) -> None:
-        """As `_put`, where it does not matter any more which ones they are: all is painted and routed anew."""
+        """As `_put`, but told to nobody: where so many move, the scene paints all anew."""
         self._whole = None
-        self._repaint()
         for node in nodes:
             item = self._nodes[node]
             item.put(QPointF(*self.positions[node]))

@@ -24,14 +24,13 @@ from app.views.canvas.near_item import Layer, NodesItem, WiresItem
 from app.views.canvas.node_item import NodeItem
 from app.views.canvas.notes import Notes, subtotals
 from app.views.canvas.painter import SIMPLE
-from app.views.canvas.places import Places
+from app.views.canvas.places import MANY, Places
 from app.views.canvas.wire_item import WireItem
 from app.views.canvas.wiring import Wiring
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
 
-MANY = 100  # more touched places than this, and all is painted anew
 
 
 class CanvasScene(QGraphicsScene):
@@ -46,7 +45,7 @@ class CanvasScene(QGraphicsScene):
         self.graph = Graph()
         self.analysis: Analysis | None = None
         self.problems: Problems = {}
-        self.places = Places(self.nodes, self._touch_all)
+        self.places = Places(self.nodes)
         self.index = self.places.index
         self._drawn_positions: Positions = FrozenMap()
         self._unfolded: frozenset[str] = frozenset()
@@ -94,10 +93,6 @@ class CanvasScene(QGraphicsScene):
             self._nodes_item.update(area)
         self._far.touch(item, area)
 
-    def _touch_all(self) -> None:
-        assert self._touched is not None
-        self._touched += MANY + 1
-
     @contextmanager
     def _change(self) -> Iterator[None]:
         """Where much is touched in one change, everything is painted anew: that is quicker told."""
@@ -137,6 +132,7 @@ class CanvasScene(QGraphicsScene):
         swept: list[QRectF] = []
         touched = self._change_nodes(before, after, folded, swept)
         self.places.bring(after, self._drawn_positions, touched, swept)
+        self._touched = (self._touched or 0) + len(touched)  # many that moved did not tell it themselves
         new = self.wiring.change(after)
         if after.edges is not before.edges or after.nodes.keys() != before.nodes.keys():
             self._far.regroup()
