@@ -75,7 +75,7 @@ def test_the_loss_is_the_weighted_sum_and_its_parts_are_told() -> None:
 
 
 SEVERAL: dict[str, dict[str, Any]] = {
-    "plain": {"metrics": ("f1",)},
+    "plain": {},
     "closure": {"optimizer": Choice("LBFGS", FrozenMap(lr=0.1, max_iter=3)), "batch_size": 512},
     "accumulated, bfloat16, ema": {"accumulate": 3, "amp": "bfloat16", "ema": 0.9, "clip_norm": 1.0},
 }

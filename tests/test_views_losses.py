@@ -171,3 +171,24 @@ def test_the_loss_chart_has_a_curve_and_a_name_for_each_output(qtbot: Any) -> No
     assert [entry.label for entry in chart.entries(None)] == ["train", "validation", "digit", "again"]
     train_curve, held_out = chart.parts._curves[1]
     assert len(train_curve.getData()[0]) == len(history.steps) and len(held_out.getData()[0]) == 2
+
+
+def test_a_column_may_be_a_further_target(qtbot: Any, tmp_path: Path) -> None:
+    from app.data.sources import options_of
+    from app.views.training.columns_table import ALSO, INPUT, TARGET, ColumnsTable
+
+    (tmp_path / "t.csv").write_text("a,b,kind,size\n" + "\n".join(f"{i},{i % 3},{i % 2},{i / 7}" for i in range(50)))
+    config = DataConfig("file.csv", path=str(tmp_path / "t.csv"), options=FrozenMap(target="kind"))
+    table = ColumnsTable()
+    qtbot.addWidget(table)
+    table.show_columns(look(config), options_of(config))
+    told: list[Any] = []
+    table.edited.connect(told.append)
+    table.roles["size"].set_value(ALSO)
+    table.roles["size"].edited.emit(ALSO)
+    assert told[-1]["target"] == "kind" and told[-1]["more_targets"] == ("size",) and told[-1]["inputs"] == ("a", "b")
+    config = replace(config, options=FrozenMap({k: v for k, v in told[-1].items() if v}))
+    assert [one.name for one in look(config).targets] == ["kind", "size"]
+    table.show_columns(look(config), options_of(config))
+    roles = {name: field.value() for name, field in table.roles.items()}
+    assert roles == {"a": INPUT, "b": INPUT, "kind": TARGET, "size": ALSO}

@@ -12,8 +12,9 @@ from app.data.spec import SourceSpec
 from app.views.widgets import ChoiceField
 from app.views.widgets.painting import label
 
-INPUT, TARGET, ALSO, LEFT_OUT = "input", "target", "target too", "–"
+INPUT, TARGET, ALSO, LEFT_OUT = "input", "target", "+ target", "–"
 AUTO, NUMBER, KIND = "auto", "number", "kinds"
+ROLE, KIND_OF = 100, 82  # px that the texts of the fields want
 MOST = 60  # lines; a table of more columns is chosen by hand in the project's file
 
 
@@ -64,6 +65,8 @@ class ColumnsTable(QWidget):
         for line, name in enumerate(names, 1):
             self.roles[name] = ChoiceField((INPUT, TARGET, ALSO, LEFT_OUT))
             self.kinds[name] = ChoiceField((AUTO, NUMBER, KIND))
+            self.roles[name].setMinimumWidth(ROLE)  # so that three columns have room beside one another
+            self.kinds[name].setMinimumWidth(KIND_OF)
             self.roles[name].setAccessibleName(f"What the column {name} is for")
             self.kinds[name].setAccessibleName(f"What the column {name} is taken as")
             self.roles[name].edited.connect(lambda role, name=name: self._role_chosen(name, role))
