@@ -103,6 +103,7 @@ class CutWatcher:
         self._seen: list[_Seen] = []
         self._taints: Any = WeakIdKeyDictionary()
         self._made: list[Any] = []
+        self._taken: tuple[int, dict[Any, list[Any]]] = (0, {})
         self._mode: Any = None
         self._hook: Any = None
 
@@ -123,6 +124,7 @@ class CutWatcher:
     def forget(self) -> None:
         """Let go of every node and tensor."""
         self._seen, self._made, self.outputs, self._taints = [], [], [], WeakIdKeyDictionary()
+        self._taken = (0, {})
 
     def _answered(self, _module: Module, _args: Any, output: Any) -> None:
         self.outputs = tensors_in(output)
@@ -243,17 +245,25 @@ class CutWatcher:
         """
         if not parameter.requires_grad:
             return (), None
-        users: dict[Any, list[Any]] = {}
-        for node in _below(self._made):
-            for child, _ in node.next_functions:
-                if child is not None:
-                    users.setdefault(child, []).append(node)
+        users = self._users()
         node, way = get_gradient_edge(parameter).node, []
         while users.get(node):
             node = max(users[node], key=lambda user: user._sequence_nr())
             way.append(node)
         numbers = [number for number, output in enumerate(self.outputs) if way and output.grad_fn is way[-1]]
         return tuple(self._link(node) for node in way), next(iter(numbers), None)
+
+    def _users(self) -> dict[Any, list[Any]]:
+        """Who takes what each node made; built once for all that was made."""
+        count, users = self._taken
+        if count != len(self._made):
+            users = {}
+            for node in _below(self._made):
+                for child, _ in node.next_functions:
+                    if child is not None:
+                        users.setdefault(child, []).append(node)
+            self._taken = (len(self._made), users)
+        return users
 
     def _link(self, node: Any) -> Link:
         return Link(short_name(node), self.places.of(node))
