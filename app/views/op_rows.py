@@ -94,8 +94,8 @@ class RowDelegate(QStyledItemDelegate):
         chevron = "chevron-down" if row.open else "chevron-right"
         icons.draw(painter, chevron, "text3", area.left() + 2, middle - 5, 11)
         box(painter, QRectF(area.left() + 19, middle - 4, 9, 9), 2, theme.category_color(row.category))
-        _write(painter, area.adjusted(34, 0, 0, 0), row.text, theme.font("tab"), colors.text)
-        _write(painter, area.adjusted(0, 0, -6, 0), row.hint, theme.font("caption"), colors.text3, right=True)
+        write(painter, area.adjusted(34, 0, 0, 0), row.text, theme.font("tab"), colors.text)
+        write(painter, area.adjusted(0, 0, -6, 0), row.hint, theme.font("caption"), colors.text3, right=True)
 
     @staticmethod
     def _paint_row(painter: QPainter, option: QStyleOptionViewItem, area: QRect, row: Row) -> None:
@@ -111,16 +111,16 @@ class RowDelegate(QStyledItemDelegate):
             icons.draw(painter, "grip", "text2" if hovered else "text4", place, area.center().y() - 6, 13)
             right = -20
         room = area.adjusted(left - area.left() + 22, 0, right, 0)
-        taken = _write(painter, room, row.hint, theme.font("caption"), colors.text3, right=True)
+        taken = write(painter, room, row.hint, theme.font("caption"), colors.text3, right=True)
         room.setRight(room.right() - taken - (8 if taken else 0))
         color = colors.text if marked else colors.text3 if row.locked else colors.text2
-        used = _write(painter, room, row.text, theme.font("label"), color)
+        used = write(painter, room, row.text, theme.font("label"), color)
         room.setLeft(room.left() + used + 8)
         if row.faint and room.width() > 20:
-            _write(painter, room, row.faint, theme.font("caption"), colors.text3)
+            write(painter, room, row.faint, theme.font("caption"), colors.text3)
 
 
-def _write(painter: QPainter, area: QRect, text: str, font: QFont, color: object, right: bool = False) -> int:
+def write(painter: QPainter, area: QRect, text: str, font: QFont, color: object, right: bool = False) -> int:
     """Write one line in the middle of an area's height, cut where it must be; returns the width used."""
     if not text or area.width() <= 0:
         return 0

@@ -14,6 +14,7 @@ from app.drawing import bytes_text
 from app.playback_thread import Trouble
 from app.views.autograd.played_graph import PlayedGraph
 from app.views.autograd.player import LOADING, PLAYING, Player
+from app.views.autograd.step_list import StepList
 from app.views.autograd.tape_page import TapePage
 from app.views.docks import PageHeights
 
@@ -37,6 +38,10 @@ class TapeControl(QObject):
         self.player = player = Player(self)
         self.page = TapePage(player)
         self.graph = PlayedGraph(window.room, player, self)
+        self.steps = StepList(player)
+        window.left.pane.add("steps", "Steps", "autograd", self.steps)
+        window.centre.shown.connect(self._centre_shown)
+        self._centre_shown(window.centre.page)
         pane = window.bottom.pane
         pane.add("tape", "Backward tape", "tapedeck", self.page, after="problems")
         pane.add_corner(self.page.controls)
@@ -48,7 +53,7 @@ class TapeControl(QObject):
         self.page.captureRequested.connect(lambda: window.actions_by_key["capture"].trigger())
         player.replaced.connect(window.room.set_tape)
         player.changed.connect(self._tell)
-        player.state_changed.connect(lambda _state: self._tell())
+        player.state_changed.connect(self._state)
         player.stood.connect(self._stood)
         player.troubled.connect(self._troubled)
         player.let_go_of.connect(self._let_go_of)
@@ -110,6 +115,20 @@ class TapeControl(QObject):
     def _captured(self, tape: Tape, hold: Hold) -> None:
         self._window.room.set_tape(tape)
         self.player.set_tape(tape, hold)
+
+    def _centre_shown(self, key: str) -> None:
+        """Steps belong to the graph as the outline does to the drawing; there is no room for both."""
+        left = self._window.left.pane
+        if key == "autograd" and left.page == "outline" or key != "autograd" and left.page == "steps":
+            left.show_page("steps" if key == "autograd" else "outline")
+        left.tabs.set_shown("steps", key == "autograd")
+        left.tabs.set_shown("outline", key != "autograd")
+
+    def _state(self, state: str) -> None:
+        left = self._window.left.pane
+        if state == LOADING and left.page == "layers":  # nothing can be put into a graph that is played
+            left.show_page("steps")
+        self._tell()
 
     def _stood(self, stop: Stop) -> None:
         self._tell()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from app.views.autograd.items import ArrowItem, BoxItem, GroupItem, LabelItem
     from app.views.autograd.scene import TapeScene
 
-FADED = 0.55  # opacity of what has run
+FADED = 0.62  # opacity of what has run
 COMING = 0.38  # share of the colour of arrows that nothing has come over
 LEAST_NORM, MOST_WIDTH, DASHED_BELOW = 1.2, 8.0, 1e-4
 

@@ -37,7 +37,7 @@ class StripFace:
         return LEFT + self.plot.width() * position / max(self.count, 1)
 
     def y(self, held: int) -> float:
-        top = max(self.held[0], 1) * 1.12
+        top = max(self.held[0], 1) * 1.18
         return self.plot.bottom() - self.plot.height() * held / top
 
     def step_at(self, x: float) -> int:
@@ -117,7 +117,7 @@ class StripFace:
         painter.fillRect(plot, theme.plot)
         step = _nice(most / unit / max(plot.height() / 34, 1))
         value = 0.0
-        while value * unit <= most * 1.12:
+        while value * unit <= most * 1.18:
             y = round(self.y(int(value * unit)))
             painter.fillRect(QRectF(plot.left(), y, plot.width(), 1), theme.line if value else theme.line2)
             line = TextLine(f"{value:g}", "axis")

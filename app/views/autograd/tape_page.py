@@ -14,10 +14,10 @@ from app.drawing import bytes_text
 from app.views.autograd.player import EMPTY, LOADING, PLAYING, Player
 from app.views.autograd.tape_strip import TapeStrip
 from app.views.training.figures import figure
-from app.views.widgets import BackwardTransport, Button, ChoiceField, EmptyState, NumberField
+from app.views.widgets import BackwardTransport, ChoiceField, EmptyState, NumberField, icon_button
 from app.views.widgets.painting import Line, label, set_property
 
-SPEEDS = ((1.0, "1 step/s"), (4.0, "4 steps/s"), (20.0, "20 steps/s"), (60.0, "60 steps/s"), (None, "Full speed"))
+SPEEDS = ((1.0, "1 /s"), (4.0, "4 /s"), (20.0, "20 /s"), (60.0, "60 /s"), (None, "Full"))
 
 
 class TapePage(QWidget):
@@ -46,8 +46,7 @@ class TapePage(QWidget):
         self.speed = ChoiceField(SPEEDS, player.speed, pairs=True)
         self.speed.setAccessibleName("Speed of playing")
         self.speed.setToolTip("How many steps a second Play takes")
-        self.let_go = Button("Let go", "flat")
-        self.let_go.setToolTip("Free the graph that is kept for playing; Play runs the batch again")
+        self.let_go = icon_button("stop", "Let go of the graph that is kept for playing; Play runs the batch again")
         self._lay_out()
         self._connect()
         self._tape_changed()
@@ -56,7 +55,8 @@ class TapePage(QWidget):
         corner = QHBoxLayout(self.controls)
         corner.setContentsMargins(0, 0, 0, 0)
         corner.setSpacing(8)
-        self.speed.setFixedWidth(124)
+        self.speed.setFixedWidth(94)
+        self.speed.setMinimumContentsLength(3)
         corner.addWidget(self.let_go)
         corner.addWidget(self.speed)
         row = QHBoxLayout()

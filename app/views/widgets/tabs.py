@@ -102,8 +102,17 @@ class ToolTabs(KeyboardFocus, QTabBar):
         return self._tabs[self.currentIndex()].key if 0 <= self.currentIndex() < len(self._tabs) else ""
 
     def set_value(self, key: str) -> None:
-        """Make a tab the active one."""
-        self.setCurrentIndex(self.index(key))
+        """Make a tab the active one; one that was put away comes back."""
+        index = self.index(key)
+        if not self.isTabVisible(index):
+            self.setTabVisible(index, True)
+        self.setCurrentIndex(index)
+
+    def set_shown(self, key: str, shown: bool) -> None:
+        """Put a tab away where nobody needs it, or back; the active one stays."""
+        index = self.index(key)
+        if index != self.currentIndex() and self.isTabVisible(index) != shown:
+            self.setTabVisible(index, shown)
 
     def _tell(self, index: int) -> None:
         if 0 <= index < len(self._tabs):
@@ -126,7 +135,8 @@ class ToolTabs(KeyboardFocus, QTabBar):
         painter.fillRect(0, self.height() - 1, self.width(), 1, theme.line)
         hovered = self.tabAt(self.mapFromGlobal(self.cursor().pos())) if self.underMouse() else -1
         for index, tab in enumerate(self._tabs):
-            self._paint_tab(painter, theme, index, tab, hovered == index)
+            if self.isTabVisible(index):
+                self._paint_tab(painter, theme, index, tab, hovered == index)
         painter.end()
 
     def _paint_tab(self, painter, theme: Theme, index: int, tab: _Tab, hovered: bool) -> None:
