@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Mapping
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
+from app.autograd.options import CaptureOptions
 from app.builder.catalog import Catalog
 from app.builder.graph import Graph
 from app.data.config import DataConfig
@@ -37,13 +38,14 @@ def capture_batch(
     train: bool = True,
     weights: Callable[[], Mapping[str, Tensor]] | None = None,
     batch: int = BATCH,
+    options: CaptureOptions | None = None,
 ) -> Tape:
     """One forward on the first `batch` training samples of the job's data, and the graph below its loss.
 
-    `weights` gives a state_dict; without it they are those that a run begins with. Raises CaptureError, DataError, and
+    `options` say what differs from a plain capture. `weights` gives a state_dict; without it they are those that a run begins with. Raises CaptureError, DataError, and
     StartError for start weights that cannot be used.
     """
-    with hold_batch(job, labels, train=train, weights=weights, batch=batch) as graph:
+    with hold_batch(job, labels, train=train, weights=weights, batch=batch, options=options) as graph:
         return graph.tape
 
 
@@ -54,12 +56,20 @@ def hold_batch(
     train: bool = True,
     weights: Callable[[], Mapping[str, Tensor]] | None = None,
     batch: int = BATCH,
+    options: CaptureOptions | None = None,
 ) -> LiveGraph:
     """As `capture_batch`, and the graph is kept for playing: whoever asks for it calls `release()`."""
     from app.autograd.capture import hold_source
 
-    given, options = _arguments(job, weights, batch)
-    return hold_source(*given, train=train, labels=labels, **options)
+    options = options or CaptureOptions()
+    given, more = _arguments(job, weights, batch, options)
+    graph = hold_source(*given, train=train, labels=labels, special=options.special, **more)
+    try:
+        graph.seeds = options.seeds(graph.ends) if options.seeds is not None else None
+    except ValueError:
+        graph.release()
+        raise
+    return graph
 
 
 def batch_subject(
@@ -69,16 +79,18 @@ def batch_subject(
     train: bool = True,
     weights: Callable[[], Mapping[str, Tensor]] | None = None,
     batch: int = BATCH,
+    options: CaptureOptions | None = None,
 ) -> Subject:
     """The net with that batch and its loss, for detectives that run it as often as they need; raises as above."""
     from app.autograd.subject import prepare
 
-    given, options = _arguments(job, weights, batch)
-    return prepare(*given, train=train, labels=labels, **options)
+    options = options or CaptureOptions()
+    given, more = _arguments(job, weights, batch, options)
+    return prepare(*given, train=train, labels=labels, special=options.special, seeds=options.seeds, **more)
 
 
 def _arguments(
-    job: Job, weights: Callable[[], Mapping[str, Tensor]] | None, batch: int
+    job: Job, weights: Callable[[], Mapping[str, Tensor]] | None, batch: int, options: CaptureOptions
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What `hold_source` takes: text, inputs, target, loss and seed; weights, and what the loss takes of the output."""
     from app.training.start import initial_weights
@@ -91,6 +103,13 @@ def _arguments(
     task = task_of(job, data.info)
     several: Any = task.loss_module()
     targets = task.targets(ids)
+    if options.data == "random":
+        from app.autograd.seeds import random_like
+
+        inputs = tuple(map(random_like, inputs)) if isinstance(inputs, tuple) else random_like(inputs)
+    if not options.loss:
+        plain = {"state_dict": weights() if weights else None, "ready": None}
+        return (job.source, inputs, None, None, job.training.seed), plain
     given = (job.source, inputs, getattr(targets, "parts", targets), several or job.training.loss, job.training.seed)
     ready = None if several is not None else task.ready
     return given, {"state_dict": weights() if weights else None, "ready": ready}

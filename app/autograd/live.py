@@ -35,6 +35,8 @@ class LiveGraph:
         self.inputs = inputs
         self.target = target
         self.undo = ExitStack()
+        # The vectors that backward starts with, one for each end, where somebody chose them.
+        self.seeds: list[Tensor | None] | None = None
 
     @property
     def released(self) -> bool:
@@ -44,6 +46,7 @@ class LiveGraph:
     def release(self) -> None:
         """Let go of the graph; the model gets its modes and buffers back. Twice is as good as once."""
         self.nodes, self.ends, self.inputs, self.target, self.model = [], [], (), None, None
+        self.seeds = None
         self.undo.close()
 
     def __enter__(self) -> Self:

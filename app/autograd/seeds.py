@@ -38,6 +38,38 @@ def seeded(
     return found
 
 
+def vector(end: Tensor, kind: str, index: int, place: int) -> Tensor | None:
+    """A vector for the vector-Jacobian product of output `place`: ones, random numbers, or 1 at `index` of the last
+    dimension and 0 elsewhere. None for an output that no gradient goes back from.
+
+    Raises ValueError for an index that the last dimension does not have.
+    """
+    if not end.requires_grad:
+        return None
+    value = end.detach()
+    if kind == "ones":
+        return torch.ones_like(value)
+    if kind == "random":
+        drawn = torch.randn(value.shape, generator=torch.Generator().manual_seed(place), dtype=torch.float64)
+        return drawn.to(value.device, value.dtype)
+    last = value.shape[-1] if value.ndim else 1
+    if not 0 <= index < last:
+        raise ValueError(f"Output {place + 1} has {last} elements in its last dimension; there is no index {index}.")
+    found = torch.zeros_like(value)
+    (found if value.ndim else found.view(1))[..., index] = 1
+    return found
+
+
+def random_like(tensor: Tensor, seed: int = 0) -> Tensor:
+    """Normally distributed numbers of a tensor's shape and dtype; of whole numbers and truth values its own, shuffled,
+    so that each is one that the net knows."""
+    generator = torch.Generator().manual_seed(seed)
+    if tensor.is_floating_point():
+        return torch.randn(tensor.shape, generator=generator, dtype=torch.float64).to(tensor.device, tensor.dtype)
+    order = torch.randperm(tensor.numel(), generator=generator).to(tensor.device)
+    return tensor.flatten()[order].view(tensor.shape)
+
+
 def _seed(number: int, end: Tensor, given: Tensor | float | None, needed: bool) -> Tensor | None:
     if given is None and end.numel() == 1:
         given = 1.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from app.autograd.capture import (
     tensors_of,
 )
 from app.autograd.live import LiveGraph
+from app.autograd.special import PLAIN, Special
 from app.autograd.tape import Label
 from app.frozen import FrozenMap
 from app.source import Source
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 class Subject:
     """`loss(output, target)` below `model(*inputs)`; without `loss` all outputs are the end.
 
-    `source` maps lines to nodes of the drawing. Every run draws its random numbers (dropout) from `seed`.
+    `source` maps lines to nodes of the drawing. `special` says what differs from a plain forward pass; `seeds` makes of
+    the ends the vectors that backward starts with, ones without it. Every run draws its random numbers (dropout) from `seed`.
     """
 
     model: nn.Module
@@ -42,19 +44,24 @@ class Subject:
     train: bool = True
     seed: int = 0
     labels: Mapping[str, Label] = field(default_factory=FrozenMap)
+    special: Special = PLAIN
+    seeds: Callable[[Sequence[Tensor]], list[Tensor | None]] | None = None
 
     def hold(self, **options: Any) -> LiveGraph:
-        """`capture.hold` of this net; `options` are its keyword arguments.
+        """`capture.hold` of this net; `options` are its keyword arguments, `special` this one's if not given.
 
         Raises `NoGraph`, and `ForwardFailed` for what the text or the loss raises where there is a `source`.
         """
         failure: ForwardFailed
+        options.setdefault("special", self.special)
         try:
             with rng.borrowed(self.seed):
-                return hold(
+                graph = hold(
                     self.model, self.inputs, self.loss, self.target,
                     source=self.source, train=self.train, labels=self.labels, **options,
                 )  # fmt: skip
+            graph.seeds = self.seeds(graph.ends) if self.seeds is not None else None
+            return graph
         except CaptureError:
             raise
         except (Exception, SystemExit) as error:  # a layer of a person's own may call sys.exit
@@ -81,6 +88,8 @@ def prepare(
     device: str = "cpu",
     labels: Mapping[str, Label] | None = None,
     ready: Callable[[Tensor], Tensor] | None = None,
+    special: Special = PLAIN,
+    seeds: Callable[[Sequence[Tensor]], list[Tensor | None]] | None = None,
 ) -> Subject:
     """The subject that a text and a choice of loss make; arguments as those of `capture.hold_source`.
 
@@ -90,7 +99,9 @@ def prepare(
     try:
         with rng.borrowed(seed):
             model, given, function, target = made_ready(source, x, y, loss, state_dict, device, ready)
-        return Subject(model, given, function, target, source, train, seed, FrozenMap(labels or {}))
+        return Subject(
+            model, given, function, target, source, train, seed, FrozenMap(labels or {}), special, seeds
+        )  # fmt: skip
     except CaptureError:
         raise
     except (Exception, SystemExit) as error:
@@ -117,15 +128,16 @@ def run_backward(graph: LiveGraph) -> str:
     Gradients are added to `.grad`; see `gradients_kept`.
     """
     try:
-        backward_of(graph.ends)
+        backward_of(graph.ends, graph.seeds)
     except RuntimeError as error:
         return str(error)
     return ""
 
 
-def backward_of(ends: list[Tensor]) -> None:
-    """Backward from those that require a gradient, with ones where an end is no scalar."""
+def backward_of(ends: list[Tensor], seeds: Sequence[Tensor | None] | None = None) -> None:
+    """Backward from those that require a gradient, with ones, or with `seeds` of which each end has one or None."""
     import torch
 
-    roots = [end for end in ends if end.requires_grad]
-    torch.autograd.backward(roots, [torch.ones_like(root) for root in roots])
+    given = [torch.ones_like(end) for end in ends] if seeds is None else seeds
+    pairs = [(end, seed) for end, seed in zip(ends, given, strict=True) if end.requires_grad and seed is not None]
+    torch.autograd.backward([end for end, _ in pairs], [seed for _, seed in pairs])
