@@ -124,6 +124,30 @@ def test_the_text_is_the_net_for_other_sizes_than_those_of_the_import() -> None:
         torch.testing.assert_close(ours(x), model(x), rtol=1e-10, atol=1e-12)
 
 
+class Normed(nn.Module):
+    """A normalization by hand, of channels."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.scale, self.shift = nn.Parameter(torch.ones(channels)), nn.Parameter(torch.zeros(channels))
+        self.channels = channels
+
+    def forward(self, x):
+        x = F.layer_norm(x.permute(0, 2, 3, 1), (self.channels,), self.scale, self.shift, 1e-6)
+        return x.permute(0, 3, 1, 2)
+
+
+def test_a_size_of_one_dimension_stays_one_where_a_function_wants_it() -> None:
+    model = nn.Sequential(Normed(3), nn.Conv2d(3, 6, 1), Normed(6)).double()
+    project = project_of(model, (ModelInput((2, 3, 4, 4), "float64"),), "normed")
+    source = analyse(project.graph, own_layers.ops_of(project)).source
+    assert source.text.count("class ") == 2
+    ours = make_module(source).double()
+    ours.load_state_dict(model.state_dict(), strict=True)
+    x = torch.randn(2, 3, 4, 4, dtype=torch.float64)
+    torch.testing.assert_close(ours(x), model(x), rtol=1e-10, atol=1e-12)
+
+
 def test_examples_take_what_they_say() -> None:
     for path in EXAMPLES:
         source = of_example(path)

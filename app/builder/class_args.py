@@ -97,8 +97,8 @@ class BlockClass:
                 self.stored.update(self.renamed.get(name, name) for name in expression.names)
 
         def written(value: Any) -> str:
-            if isinstance(value, tuple) and len(value) == 1 and isinstance(value[0], _Text):
-                return str(value[0])
+            if isinstance(value, tuple) and len(value) == 1 and isinstance(value[0], _Text) and not prefix:
+                return str(value[0])  # of layers; a function may want a tuple
             if isinstance(value, tuple):
                 items = ", ".join(map(written, value))
                 return f"({items},)" if len(value) == 1 else f"({items})"
