@@ -62,3 +62,15 @@ def test_json_lines_hold_floats_in_full_and_null_for_what_is_not_finite():
         '"val_loss": null, "val_accuracy": null}'
     )
     assert to_json(GradientNorms(1, ("a",), (np.nan,))) is None
+
+
+def test_a_run_that_goes_on_as_a_script_keeps_what_it_told_before():
+    """A script on several processes tells no layers; the gradients seen before stay."""
+    history = History()
+    history.add(Started("cpu", None, 1, 2, 3, 4, 5, ("a", "b"), 6, 7))
+    for step in (1, 2, 3):
+        history.add(StepDone(1, step, 0.5, 2, 0.1))
+        history.add(GradientNorms(step, ("a", "b"), (1.0, 2.0)))
+    history.add(Started("cpu", "On 2 processes", 1, 2, 3, 4, 5, (), 6, 7, 2))
+    assert history.steps["step"].tolist() == [1, 2] and history.layers == ("a", "b")
+    assert history.gradient_steps.tolist() == [1, 2]

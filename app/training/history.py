@@ -90,7 +90,7 @@ class History:
                 self._add_scores(event)
             case MemorySample():
                 self.memory.append(*(getattr(event, name) for name in self.memory.names))
-            case Started() if event.resumed_at and event.layers == self.layers:
+            case Started() if event.resumed_at and event.layers in (self.layers, ()):  # a script knows of no layers
                 self.started = event
                 self._go_on_after(event.resumed_at)
             case Started():
