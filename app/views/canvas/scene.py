@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from app.builder.analysis import Analysis
 
 
-
 class CanvasScene(QGraphicsScene):
     """Shows a project. `redrawn` comes when anything on it has moved, come or gone."""
 
