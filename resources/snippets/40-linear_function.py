@@ -19,7 +19,8 @@ class LinearFunction(Function):
     def backward(ctx, grad):
         x, weight = ctx.saved_tensors
         needs_x, needs_weight, needs_bias = ctx.needs_input_grad
-        print("needs_input_grad:", ctx.needs_input_grad)
+        if grad.dtype == torch.float:  # gradcheck asks many times, in double
+            print("needs_input_grad:", ctx.needs_input_grad)
         grad_x = grad @ weight if needs_x else None
         grad_weight = grad.T @ x if needs_weight else None
         grad_bias = grad.sum(0) if ctx.has_bias and needs_bias else None
