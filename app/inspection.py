@@ -42,7 +42,9 @@ def capture_batch(
 ) -> Tape:
     """One forward on the first `batch` training samples of the job's data, and the graph below its loss.
 
-    `options` say what differs from a plain capture. `weights` gives a state_dict; without it they are those that a run begins with. Raises CaptureError, DataError, and
+    `options` say what differs from a plain capture.
+
+    `weights` gives a state_dict; without it they are those that a run begins with. Raises CaptureError, DataError, and
     StartError for start weights that cannot be used.
     """
     with hold_batch(job, labels, train=train, weights=weights, batch=batch, options=options) as graph:

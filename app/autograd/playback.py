@@ -52,8 +52,9 @@ class Playback:
     The gradients of leaves stay here (`gradients`); no parameter's `.grad` is touched, and hooks of tensors and nodes
     run as in a real backward (of parameters too, but for those that run after a gradient is accumulated).
     `seeds` are the vectors that backward starts with, one for each of `graph.ends`: a tensor of its shape, a number
-    for all its elements, or None (1 for a single element, else nothing); without them the graph's own are taken. `scale` is what a gradient scaler would
-    multiply the loss with. With `create_graph` the gradients themselves can be differentiated.
+    for all its elements, or None (1 for a single element, else nothing); without them the graph's own are taken.
+    `scale` is what a gradient scaler would multiply the loss with. With `create_graph` the gradients themselves can be
+    differentiated.
 
     Whoever makes one calls `release()`; it lets go of the graph as well.
     """

@@ -33,7 +33,8 @@ class Subject:
     """`loss(output, target)` below `model(*inputs)`; without `loss` all outputs are the end.
 
     `source` maps lines to nodes of the drawing. `special` says what differs from a plain forward pass; `seeds` makes of
-    the ends the vectors that backward starts with, ones without it. Every run draws its random numbers (dropout) from `seed`.
+    the ends the vectors that backward starts with, ones without it. Every run draws its random numbers (dropout)
+    from `seed`.
     """
 
     model: nn.Module

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -9,26 +10,32 @@ from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QWidget
 
 from app import preflight
+from app.autograd.options import PLAIN_OPTIONS
 from app.background import Background, Failure
 from app.builder.catalog import Catalog
 from app.document import Document
 from app.drawing import Drawing
-from app.inspection import capture_batch, hold_batch, node_labels
+from app.inspection import batch_subject, capture_batch, hold_batch, node_labels
 from app.settings import Settings
 from app.views.live import Live
 from app.views.picture_export import PictureExport
 from app.views.training.session import RunSession
 
 if TYPE_CHECKING:
+    from app.autograd.subject import Subject
+    from app.autograd.tape import Tape
     from app.training.job import Job
+    from app.views.autograd.player import Hold
     from app.views.autograd.room import AutogradRoom
 
 
 class AutogradControl(QObject):
-    """`captured(tape, hold)` brings a graph, and how to run the same batch again and keep it for playing.
-    `said(title, detail)` tells what was done, `refused(title, reason)` what could not be."""
+    """`captured(tape, hold)` brings a graph, and how to run the same batch again and keep it for playing; `failed` a
+    Failure where there is none. `said(title, detail)` tells what was done, `refused(title, reason)` what could not be.
+    """
 
     captured = Signal(object, object)
+    failed = Signal(object)
     said = Signal(str, str)
     refused = Signal(str, str)
 
@@ -47,6 +54,9 @@ class AutogradControl(QObject):
         self._room, self._document, self._catalog = room, document, catalog
         self._live, self._session, self._background = live, session, background
         self._settings, self._window = settings, window
+        self.options = PLAIN_OPTIONS
+        # Makes what the newest graph came from ready for detectives: `subject(batch=2)`. None before a capture.
+        self.subject: Callable[..., Subject] | None = None
         self.pictures = PictureExport(background, settings, window)
         self.pictures.said.connect(self.said)
         self.pictures.refused.connect(self.refused)
@@ -67,15 +77,21 @@ class AutogradControl(QObject):
         self._room.show_busy("Running one batch forward…")
         labels = node_labels(self._document.project.graph, self._catalog)
         weights = self._weights(job)
-        hold = partial(hold_batch, job, labels, train=train, weights=weights)
+        options = self.options
+        hold = partial(hold_batch, job, labels, train=train, weights=weights, options=options)
+        subject = partial(batch_subject, job, labels, train=train, weights=weights, options=options.looked_into)
         self._background.ask(
             "capture",
-            partial(capture_batch, train=train, weights=weights),
+            partial(capture_batch, train=train, weights=weights, options=options),
             job,
             labels,
-            on_answer=lambda tape: self.captured.emit(tape, hold),
-            on_error=self._failed,
+            on_answer=partial(self._captured, hold, subject),
+            on_error=partial(self._failed, subject),
         )
+
+    def _captured(self, hold: Hold, subject: Callable[..., Subject], tape: Tape) -> None:
+        self.subject = subject
+        self.captured.emit(tape, hold)
 
     def _weights(self, job: Job) -> Any:
         """How to come by trained weights, or None where there are none for this source."""
@@ -86,7 +102,9 @@ class AutogradControl(QObject):
             return None
         return thread.weights
 
-    def _failed(self, failure: Failure) -> None:
+    def _failed(self, subject: Callable[..., Subject], failure: Failure) -> None:
+        self.subject = subject
+        self.failed.emit(failure)
         self._room.show_error("The batch did not run through", str(failure.error))
 
     def choose_file(self, drawing: Drawing) -> None:

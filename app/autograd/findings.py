@@ -1,0 +1,262 @@
+"""Every detective asked of one batch: what is wrong with its gradients, where, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from app.autograd.capture import CaptureError, ForwardFailed
+from app.autograd.dead_units import DeadUnits, dead_units
+from app.autograd.gain import Ladder, Lost, ladder
+from app.autograd.gradient_paths import GradAnswer, GradientPaths, find_paths
+from app.autograd.grouping import group_by_layer
+from app.autograd.mutation import Broken, Mutations, find_broken
+from app.autograd.nonfinite import ForwardWatch, NonFinite, first_backward
+from app.autograd.places import Place
+from app.autograd.playback import Playback, StepFailed
+from app.autograd.subject import Subject
+from app.autograd.tape import Tape
+
+STAGES = (
+    "Looking for NaN and Inf going forward",
+    "Looking for in-place changes that backward would fail at",
+    "Following the gradient to each parameter",
+    "Going backward once: norms, gains, dead units",
+)
+LOOKED_FOR = (
+    "parameters whose .grad stays None",
+    "gradients that are exactly zero",
+    "in-place changes that backward would fail at",
+    "writes through .data",
+    "the first NaN or Inf, forward and backward",
+    "layers where the gradient vanishes or explodes",
+    "dead units",
+)
+MANY_DEAD = 0.5  # of a layer's units: from here on it is a warning
+RANKS = {"error": 0, "warning": 1, "info": 2}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was found.
+
+    `kind` is "failed", "in place", "silent", "non-finite", "none", "zero", "cancelled", "vanishes", "explodes" or
+    "dead"; `severity` is "error", "warning" or "info". `title` names the layer or the parameter. `tape_node` is the
+    backward node, `node` the drawing's, `line` a line of the generated text or of `file`. `before` is that line and
+    `after` what to write in its place, where that is known.
+    """
+
+    kind: str
+    severity: str
+    title: str
+    sentence: str
+    cure: str = ""
+    layer: str = ""
+    tape_node: int | None = None
+    node: str | None = None
+    line: int | None = None
+    before: str = ""
+    after: str = ""
+    file: str = ""
+
+    @property
+    def place(self) -> str:
+        """Layer and line, for people: "conv1, line 12"; the line alone where there is no layer."""
+        line = "" if self.line is None else f"line {self.line}"
+        return ", ".join(filter(None, (self.title, line)))
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What one batch told. `found` has the worst first. `paths`, `ladder` and `tape` are None where it did not come to
+    that. `cancelled` says that only what was looked at until then is told."""
+
+    found: tuple[Finding, ...]
+    tape: Tape | None = None
+    paths: GradientPaths | None = None
+    ladder: Ladder | None = None
+    cancelled: bool = False
+
+    def of_layer(self, path: str) -> tuple[GradAnswer, ...]:
+        """What is known of the parameters of the module at `path`, "" for the net's own."""
+        answers = self.paths.answers.values() if self.paths is not None else ()
+        return tuple(answer for answer in answers if answer.parameter.rpartition(".")[0] == path)
+
+
+def find_all(
+    subject: Subject, tell: Callable[[str], None] = lambda _words: None, cancelled: Callable[[], bool] = lambda: False
+) -> Findings:
+    """Run the batch a few times and say what was found. The net is left as it was.
+
+    A forward pass that fails is a finding too. Raises CaptureError for a net that cannot be run at all.
+    """
+    found: list[Finding] = []
+    tape, paths, rungs = None, None, None
+
+    def stage(number: int) -> bool:
+        tell(f"{STAGES[number]} ({number + 1} of {len(STAGES)})")
+        return not cancelled()
+
+    try:
+        if stage(0):
+            found += _forward(subject)
+        broken: Mutations | None = None
+        if stage(1):
+            broken = find_broken(subject)
+            tape = broken.tape
+            found += _in_place(broken)
+        if stage(2):
+            paths = find_paths(subject)
+            tape = paths.tape or tape
+            found += _of_paths(paths)
+        if not any(one.severity == "error" and one.kind in ("in place", "failed") for one in found) and stage(3):
+            tape, rungs, more = _backward(subject, cancelled)
+            found += more
+    except ForwardFailed as failed:
+        where = f"line {failed.line}" if failed.line is not None else "The net"
+        cure = "Mend this line: until it runs, there is no graph to look into."
+        found.append(Finding("failed", "error", where, str(failed), cure, node=failed.node, line=failed.line))
+    except CaptureError as error:
+        paths = paths or find_paths(subject)  # why nothing requires a gradient is what somebody wants to know
+        found += [Finding("failed", "error", "The net", str(error)), *_of_paths(paths)]
+    found.sort(key=lambda one: RANKS[one.severity])
+    return Findings(tuple(found), tape, paths, rungs, cancelled())
+
+
+def _forward(subject: Subject) -> Iterator[Finding]:
+    watch = ForwardWatch(subject.source, subject.model)
+    with subject.hold(around=watch):
+        pass
+    if watch.found is not None:
+        yield _non_finite(subject, watch.found)
+
+
+def _non_finite(subject: Subject, found: NonFinite) -> Finding:
+    cure = "Look at what goes into it: log or sqrt of 0, a division by 0, exp of something large." if found.made_here \
+        else "It came in from outside: look at the data, the weights, or the vector that backward starts with."
+    title = "loss" if found.in_loss else _title(subject, found.layer, found.node)
+    return Finding("non-finite", "error", title, found.told(), cure, found.layer, found.tape_node, found.node,
+                   found.line)  # fmt: skip
+
+
+def _in_place(mutations: Mutations) -> Iterator[Finding]:
+    for broken in mutations.broken:
+        yield _broken(mutations.tape, broken)
+    if mutations.error and mutations.first is None:
+        cure = "Look for a write into a slice or a view of it, and put .clone() on what is written to."
+        text = f"Backward fails: {mutations.error}"
+        yield Finding("in place", "error", "backward", text, cure)
+
+
+def _broken(tape: Tape, broken: Broken) -> Finding:
+    cure = broken.cure
+    culprit: Place = broken.writes[0].place if broken.writes else broken.place
+    said = cure.sentence if cure is not None else "Put .clone() on the tensor before it is changed."
+    return Finding(
+        "silent" if broken.silent else "in place", "error", tape.title_of(tape.nodes[broken.node]), broken.sentence,
+        said, broken.place.layer, broken.node, culprit.node or broken.place.node,
+        culprit.line if cure is None else cure.line, cure.before if cure else "", cure.after if cure else "",
+        cure.file if cure else "",
+    )  # fmt: skip
+
+
+def _of_paths(paths: GradientPaths) -> Iterator[Finding]:
+    """One row for the parameters of a layer that have the same trouble at the same place."""
+    alike: dict[tuple[object, ...], list[GradAnswer]] = {}
+    for name, answer in paths.answers.items():
+        if answer.parameter == name and answer.state in ("none", "zero", "cancelled"):
+            key = (name.rpartition(".")[0], answer.kind, answer.place, answer.tape_node)
+            alike.setdefault(key, []).append(answer)
+    for answers in alike.values():
+        yield _of_answers(paths.tape, answers)
+
+
+def _of_answers(tape: Tape | None, answers: list[GradAnswer]) -> Finding:
+    first = answers[0]
+    layer = first.parameter.rpartition(".")[0]
+    severity = "info" if first.kind in ("frozen", "cancelled") else "warning"
+    place, sentence = first.place, first.sentence
+    more = [answer.parameter.rpartition(".")[2] for answer in answers[1:]]
+    if more:
+        sentence += f" So {'is' if len(more) == 1 else 'are'} {', '.join(more)}." if first.kind == "frozen" else \
+            f" The same holds for {', '.join(more)}."
+    node = place.node if place is not None else None
+    line = place.line if place is not None else None
+    tape_node = first.tape_node
+    if tape_node is None and tape is not None:
+        tape_node = next((one.id for one in tape.nodes if first.parameter in one.parameters), None)
+    return Finding(
+        "zero" if first.state == "zero" else first.state, severity, layer or first.parameter, sentence, first.cure,
+        layer, tape_node, node, line, file=place.file if place is not None else "",
+    )  # fmt: skip
+
+
+def _backward(
+    subject: Subject, cancelled: Callable[[], bool]
+) -> tuple[Tape, Ladder | None, list[Finding]]:
+    found: list[Finding] = []
+    with subject.hold() as graph:
+        tape = graph.tape
+        playback = Playback(graph, seeds=graph.seeds or [_ones(end) for end in graph.ends])
+        try:
+            while playback.next_node is not None and not cancelled():
+                if not found and (first := first_backward(playback)) is not None:
+                    found.append(_non_finite(subject, first))
+                else:
+                    playback.run(on_step=lambda _record: not cancelled())
+            if cancelled():
+                return tape, None, found
+            rungs = ladder(tape, playback.result())
+            found += [_lost(tape, lost) for lost in rungs.lost if lost.kind != "non_finite"]
+            found += _dead(tape, dead_units(graph, playback.gradients))
+            return tape, rungs, found
+        except StepFailed as failed:
+            node = tape.nodes[failed.node]
+            found.append(Finding("failed", "error", tape.title_of(node), f"Backward fails here: {failed}", "",
+                                 node.layer, node.id, node.node, node.line))  # fmt: skip
+            return tape, None, found
+        finally:
+            playback.release()
+
+
+def _ones(end: object) -> float | None:
+    return 1.0 if getattr(end, "requires_grad", False) else None
+
+
+def _lost(tape: Tape, lost: Lost) -> Finding:
+    group = next(group for group in group_by_layer(tape) if group.key == lost.key)
+    node = tape.nodes[min(group.nodes, key=tape.steps.__getitem__)]
+    cure = {
+        "vanishes": "Put a normalization or a skip connection before it, or start from other weights (init.kaiming).",
+        "explodes": "Start from smaller weights, normalize, or clip the gradient's norm under Training.",
+    }.get(lost.kind, "")
+    text = f"The gradient {lost.kind} at {lost.title}: {lost.rule}."
+    return Finding(lost.kind, "warning", lost.title, text, cure, node.layer, node.id, node.node, node.line)
+
+
+def _dead(tape: Tape, dead: Iterable[DeadUnits]) -> Iterator[Finding]:
+    whats = {
+        "activation": "gave 0 for every sample of this batch",
+        "output": "got no gradient: no weight that leads to them changes",
+        "input": "got no gradient: no weight that leads away from them changes",
+    }
+    known: set[tuple[int, ...]] = set()
+    for one in sorted(dead, key=lambda one: one.what != "activation"):
+        # A unit that is always 0 brings its weights no gradient either, a few idle weights are nothing special, and
+        # where all are idle the gradient is zero, which is told already.
+        if one.what != "activation" and (one.which in known or not MANY_DEAD <= one.share < 1):
+            continue
+        known.add(one.which)
+        node = tape.nodes[one.node]
+        kind = {"input": "inputs", "output": "outputs"}.get(one.what, "units")
+        which = ", ".join(map(str, one.which[:6])) + (", …" if one.dead > 6 else "")
+        text = f"{one.dead} of {one.units} {kind} of {one.parameter or one.title} {whats[one.what]} ({which})."
+        severity = "warning" if one.share >= MANY_DEAD else "info"
+        cure = "On a larger batch they may live. Else lower the learning rate, or take LeakyReLU." \
+            if one.what == "activation" else "Look at what arrives at them, and at the activation behind them."
+        yield Finding("dead", severity, one.title, text, cure, one.layer, one.node, node.node, node.line)
+
+
+def _title(subject: Subject, layer: str, node: str | None) -> str:
+    label = subject.labels.get(node) if node is not None else None
+    return (label.title if label else "") or layer or "the net"

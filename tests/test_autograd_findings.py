@@ -1,0 +1,119 @@
+"""All detectives asked at once: each kind of trouble is one row with its place and its cure, and nothing else is."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from app.autograd.findings import LOOKED_FOR, STAGES, Finding, find_all
+from app.autograd.subject import Subject
+
+Y = torch.tensor([0, 1, 1])
+
+
+def subject(model: nn.Module, x: torch.Tensor | None = None, seed: int = 0) -> Subject:
+    given = torch.randn(3, 4, generator=torch.Generator().manual_seed(seed)) if x is None else x
+    return Subject(model, (given,), nn.CrossEntropyLoss(), Y)
+
+
+def net() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+
+
+def kinds(found: tuple[Finding, ...]) -> list[tuple[str, str]]:
+    return [(one.kind, one.title) for one in found]
+
+
+def test_a_sound_net_has_nothing_to_be_said_of() -> None:
+    said: list[str] = []
+    report = find_all(subject(net()), said.append)
+    assert report.found == () and not report.cancelled and len(said) == len(STAGES) and LOOKED_FOR
+    assert report.ladder is not None and [rung.title for rung in report.ladder.rungs] == ["2", "1", "0"]
+    assert report.paths is not None and {one.state for one in report.of_layer("0")} == {"flows"}
+
+
+def test_a_frozen_layer_is_one_row() -> None:
+    model = net()
+    model[0].requires_grad_(False)
+    report = find_all(subject(model))
+    (one,) = report.found
+    assert (one.kind, one.severity, one.title) == ("none", "info", "0") and "0.weight is frozen" in one.sentence
+    assert "So is bias." in one.sentence and "requires_grad_()" in one.cure
+    assert [answer.parameter for answer in report.of_layer("0")] == ["0.weight", "0.bias"]
+
+
+class Spoiled(nn.Module):
+    def __init__(self, silent: bool) -> None:
+        super().__init__()
+        self.fc, self.silent = nn.Linear(4, 2), silent
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.fc(x).sigmoid()
+        if self.silent:
+            h.data.mul_(2)
+            return h
+        h.mul_(2)
+        return h
+
+
+def test_an_in_place_change_is_found_before_backward_is_run() -> None:
+    report = find_all(subject(Spoiled(False)))
+    assert report.found[0].kind == "in place" and report.found[0].severity == "error"
+    assert report.found[0].tape_node is not None and ".clone()" in report.found[0].after
+    assert report.found[0].line == Spoiled.forward.__code__.co_firstlineno + 5
+    assert report.ladder is None, "backward is not run where it would fail"
+
+
+def test_a_silent_write_is_found() -> None:
+    assert find_all(subject(Spoiled(True))).found[0].kind == "silent"
+
+
+def test_values_that_are_not_finite_are_found_both_ways() -> None:
+    class Root(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(4, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (self.fc(x) * 0).sqrt() * 0
+
+    found = find_all(subject(Root())).found
+    assert ("non-finite", "the net") in kinds(found) and "Going backward" in found[0].sentence
+    forward = find_all(subject(net(), torch.full((3, 4), float("nan")))).found
+    assert "Going forward" in forward[0].sentence
+
+
+def test_a_gradient_that_vanishes_and_units_that_are_dead() -> None:
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.Sigmoid()) for _ in range(12)), nn.Linear(4, 2))
+    (one,) = (one for one in find_all(subject(model)).found if one.kind == "vanishes")
+    assert "less than 0.001" in one.sentence and one.tape_node is not None
+    dead = net()
+    dead[1] = nn.ReLU()
+    with torch.no_grad():
+        dead[0].bias.fill_(-100)
+    found = find_all(subject(dead)).found
+    assert ("dead", "1") in kinds(found) and ("zero", "0") in kinds(found)
+    assert sum(one.kind == "dead" for one in found) == 1, "the weights beside a dead unit are not told of again"
+
+
+def test_a_net_that_does_not_run_and_one_without_a_graph_are_told() -> None:
+    frozen = net().requires_grad_(False)
+    found = find_all(subject(frozen)).found
+    assert found[0].kind == "failed" and ("none", "0") in kinds(found)
+
+
+def test_it_ends_between_two_looks() -> None:
+    report = find_all(subject(net()), cancelled=lambda: True)
+    assert report.cancelled and report.found == () and report.ladder is None
+
+
+def test_outputs_themselves_are_looked_into_too() -> None:
+    model = net()
+    given = Subject(model, (torch.ones(3, 4),), seeds=lambda ends: [torch.eye(3)[:, :2] for _ in ends])
+    report = find_all(given)
+    assert report.ladder is not None and report.paths is not None
+    weight = report.paths.why_no_grad("2.weight").norm
+    output = model(torch.ones(3, 4))
+    (real,) = torch.autograd.grad(output, [model[2].weight], torch.eye(3)[:, :2])
+    assert weight is not None and abs(weight - float(real.norm())) < 1e-6
