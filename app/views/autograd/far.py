@@ -9,6 +9,7 @@ from PySide6.QtCore import QLineF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen
 from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 
+from app.autograd import garbage
 from app.drawing import Box, Drawing
 from app.layout import HEADER, Layout, Rect
 from app.views.autograd.faces import State, paint_rings
@@ -65,7 +66,8 @@ class FarItem(QGraphicsItem):
 
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
         if self._boxes is None:
-            self._make()
+            with garbage.put_off():
+                self._make()
         assert self._boxes is not None
         now = current()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)

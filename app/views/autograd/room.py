@@ -159,7 +159,8 @@ class AutogradRoom(QWidget):
         """Group the tape; with `keep` groups that were open stay open."""
         assert self._tape is not None
         known = {group.key for group in self._groups}
-        self._groups = group_by_block(self._tape) if self._grouping == "block" else group_by_layer(self._tape)
+        with garbage.put_off():
+            self._groups = group_by_block(self._tape) if self._grouping == "block" else group_by_layer(self._tape)
         self._by_key = {group.key: group for group in self._groups}
         wanted = opened(self._groups)
         self._unfolded = (self._unfolded & self._by_key.keys()) | (wanted - known) if keep else wanted
