@@ -123,6 +123,7 @@ def good_value(param: Param, now: Any) -> Any:
         "tensor": (((1.0, 2.0), (3.0, 4.0)), (1, 2)),
         "equation": ("ij,jk->ik", "ii->i"),
         "str": ("some words",),
+        "packed": ("c-muNXs~BsU~m8c1cLzp", "c-muNXs~BsU~m8c1cLzq"),
         "value": ((1, 2.5),),
     }
     for value in candidates[param.kind]:
@@ -141,7 +142,7 @@ def fits(param: Param, value: Any) -> bool:
     return True
 
 
-BAD = {"tensor": "[[1, 2], [3]]", "equation": "1->2"}
+BAD = {"tensor": "[[1, 2], [3]]", "equation": "1->2", "packed": "two words"}
 
 
 @pytest.mark.parametrize("key", OPS)
