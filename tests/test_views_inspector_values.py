@@ -142,7 +142,7 @@ def fits(param: Param, value: Any) -> bool:
     return True
 
 
-BAD = {"tensor": "[[1, 2], [3]]", "equation": "1->2", "packed": "two words"}
+BAD = {"tensor": "[[1, 2], [3]]", "equation": "1->2", "packed": '"two words"'}
 
 
 @pytest.mark.parametrize("key", OPS)
