@@ -78,6 +78,13 @@ def ladder(tape: Tape, norms: Norms, vanished: float = VANISHED, exploded: float
     return Ladder(rungs, tuple(_lost(rungs, vanished, exploded)))
 
 
+def rung_of(tape: Tape, norms: Norms, group: LayerGroup) -> Rung:
+    """One group's rung by itself, as far as its norms are known; its `reach` is None."""
+    place = dict.fromkeys(group.nodes, group.key)
+    arriving, leaving, own = _norms(tape, norms, group, place)
+    return Rung(group.key, group.title, arriving, leaving, own, _ratio(leaving, arriving), None)
+
+
 def _norms(
     tape: Tape, norms: Norms, group: LayerGroup, place: Mapping[int, str]
 ) -> tuple[float | None, float | None, float | None]:
@@ -88,12 +95,12 @@ def _norms(
         if tape.nodes[number].is_leaf:
             if tape.nodes[number].parameters:
                 own.append(norms.node_norms.get(number))
-        elif number in tape.roots or any(place[edge.source] != group.key for edge in incoming):
+        elif number in tape.roots or any(place.get(edge.source) != group.key for edge in incoming):
             arriving.append(norms.node_norms.get(number))
         for edge in tape.outgoing.get(number, ()):
             target = tape.nodes[edge.target]
             # A leaf without a name is the batch itself, where that requires a gradient: before the first layer.
-            if not target.parameters if target.is_leaf else place[edge.target] != group.key:
+            if not target.parameters if target.is_leaf else place.get(edge.target) != group.key:
                 leaving.append(norms.edge_norms.get((edge.source, edge.slot)))
     return _together(arriving), _together(leaving), _together(own)
 

@@ -59,7 +59,7 @@ class PageLinks(QObject):
         window.centre.shown.connect(self._centre_shown)
         window.room.nodeSelected.connect(self._backward_selected)
         window.room.nodeHovered.connect(window.network_selection.hover)
-        window.room.detail.connect(lambda item: window.tape_inspector.show_item(window.room.tape, item))
+        window.room.detail.connect(window.tape_control.inspect)
         window.curves.layerSelected.connect(lambda node: window.network_selection.set([node], window.curves))
         window.curves.layerHovered.connect(window.network_selection.hover)
         window.training_form.set_data_root(window.settings.data_folder)

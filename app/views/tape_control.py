@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject
@@ -12,6 +14,8 @@ from app.autograd.steps import Stop
 from app.autograd.tape import Tape, TapeNode
 from app.drawing import bytes_text
 from app.playback_thread import Trouble
+from app.views.autograd.gradient_sections import GradientSections
+from app.views.autograd.look_section import LookSections
 from app.views.autograd.played_graph import PlayedGraph
 from app.views.autograd.player import LOADING, PLAYING, Player
 from app.views.autograd.step_list import StepList
@@ -19,9 +23,11 @@ from app.views.autograd.tape_page import TapePage
 from app.views.docks import PageHeights
 
 if TYPE_CHECKING:
+    from app.views.autograd.inspector import Sections
     from app.views.autograd.player import Hold
     from app.views.main_window import MainWindow
 
+REFRESH = 0.3  # seconds between two looks of the inspector while a tape is played
 HEIGHT = 262  # of the page "Backward tape", px
 
 
@@ -38,6 +44,10 @@ class TapeControl(QObject):
         self.player = player = Player(self)
         self.page = TapePage(player)
         self.graph = PlayedGraph(window.room, player, self)
+        self._norms, self._look = GradientSections(player), LookSections(player)
+        window.tape_inspector.above += [self._of_net(self._norms), self._of_net(self._look)]
+        self._refreshed = 0.0
+        player.moved.connect(lambda _before, _now: self._refresh())
         self.steps = StepList(player)
         window.left.pane.add("steps", "Steps", "autograd", self.steps)
         window.centre.shown.connect(self._centre_shown)
@@ -53,6 +63,7 @@ class TapeControl(QObject):
         self.page.captureRequested.connect(lambda: window.actions_by_key["capture"].trigger())
         player.replaced.connect(window.room.set_tape)
         player.changed.connect(self._tell)
+        player.changed.connect(lambda: self._refresh(now=True))
         player.state_changed.connect(self._state)
         player.stood.connect(self._stood)
         player.troubled.connect(self._troubled)
@@ -93,7 +104,7 @@ class TapeControl(QObject):
         if node is not None:
             self.player.toggle_break(node)
 
-    def _moving(self, move) -> None:
+    def _moving(self, move: Callable[[], None]) -> None:
         self.show()
         move()
 
@@ -109,6 +120,38 @@ class TapeControl(QObject):
     def close(self) -> None:
         """Let go, and wait for it: the window closes."""
         self.player.close()
+
+    # -- inspecting ----------------------------------------------------------------------------------------------------
+
+    def inspect(self, item: TapeNode | LayerGroup | None) -> None:
+        """Show what is selected in the net's graph; without a selection what runs next."""
+        self._window.tape_inspector.show_item(self._window.room.tape, self._wanted(item))
+
+    def _wanted(self, item: TapeNode | LayerGroup | None) -> TapeNode | LayerGroup | None:
+        room, player = self._window.room, self.player
+        if item is None and player.keeps and room.tape is not None and player.next_node is not None:
+            return room.tape.nodes[player.next_node]
+        return item
+
+    def _of_net(self, give: Sections) -> Sections:
+        """Sections for the net's own graph, and not for a snippet's."""
+        return lambda tape, item: give(tape, item) if tape is self._window.room.tape else ()
+
+    def _refresh(self, now: bool = False) -> None:
+        """Show what has come about since: at once where it stands, and now and then while it plays."""
+        window, player = self._window, self.player
+        if window.inspectors.currentWidget() is not window.tape_inspector or window.snippets.toggle.value() != "net":
+            return
+        since = time.monotonic() - self._refreshed
+        if not now and (player.state != PLAYING or player.speed is None or since < REFRESH):
+            return
+        self._refreshed = time.monotonic()
+        selected = window.room.item_of(window.room.scene.current_key())
+        wanted = self._wanted(selected)
+        if wanted is window.tape_inspector.shown() or not now:  # while it plays, what is shown stays
+            window.tape_inspector.refresh()
+        else:
+            window.tape_inspector.show_item(window.room.tape, wanted)
 
     # -- what happened -------------------------------------------------------------------------------------------------
 
@@ -130,8 +173,9 @@ class TapeControl(QObject):
             left.show_page("steps")
         self._tell()
 
-    def _stood(self, stop: Stop) -> None:
+    def _stood(self, _stop: Stop) -> None:
         self._tell()
+        self._refresh(now=True)
 
     def _troubled(self, trouble: Trouble) -> None:
         self._window.room.show_error(trouble.title, trouble.reason)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QPaintEvent
@@ -44,8 +44,16 @@ class _Tile(QWidget):
         painter.end()
 
 
+# What gives more sections for what is shown, in their order.
+Sections = Callable[[Tape, TapeNode | LayerGroup], Iterable[QWidget]]
+
+
 class TapeInspector(QScrollArea):
-    """Shows a `TapeNode` or a `LayerGroup` of a tape; None says what can be done."""
+    """Shows a `TapeNode` or a `LayerGroup` of a tape; None says what can be done.
+
+    `above` gives the sections right below the title, `below` those at the end: who has something to tell of a node puts
+    a function in one of these lists, and calls `refresh` when it would tell something else.
+    """
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -53,6 +61,10 @@ class TapeInspector(QScrollArea):
         self.setFrameShape(QScrollArea.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._shown: TapeNode | LayerGroup | None = None
+        self.tape: Tape | None = None
+        self._top: QWidget | None = None
+        self.above: list[Sections] = []
+        self.below: list[Sections] = []
         self.show_item(None, None)
 
     def shown(self) -> TapeNode | LayerGroup | None:
@@ -63,7 +75,7 @@ class TapeInspector(QScrollArea):
         """Show one node or one layer of `tape`."""
         if item is None and self._shown is None and self.widget() is not None:
             return
-        self._shown = item
+        self._shown, self.tape = item, tape
         if tape is None or item is None:
             self.setWidget(
                 EmptyState(
@@ -75,11 +87,32 @@ class TapeInspector(QScrollArea):
         layout = QVBoxLayout(page)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
-        parts = _node_page(tape, item) if isinstance(item, TapeNode) else _group_page(tape, item)
-        for part in parts:
+        title, *parts = _node_page(tape, item) if isinstance(item, TapeNode) else _group_page(tape, item)
+        self._top = self._given(self.above)
+        for part in (title, self._top, *parts, self._given(self.below)):
             layout.addWidget(part)
         layout.addStretch(1)
         self.setWidget(page)
+
+    def refresh(self) -> None:
+        """Ask for the sections of `above` anew; all else of the item stays as it is."""
+        if self._shown is not None and self._top is not None:
+            before, self._top = self._top, self._given(self.above)
+            self.widget().layout().replaceWidget(before, self._top)
+            before.hide()
+            before.deleteLater()
+
+    def _given(self, givers: list[Sections]) -> QWidget:
+        """The sections that these give for what is shown, in one column."""
+        column = QWidget()
+        layout = QVBoxLayout(column)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        if self.tape is not None and self._shown is not None:
+            for give in givers:
+                for part in give(self.tape, self._shown):
+                    layout.addWidget(part)
+        return column
 
 
 def _node_page(tape: Tape, node: TapeNode) -> Iterable[QWidget]:
@@ -107,10 +140,10 @@ def _group_page(tape: Tape, group: LayerGroup) -> Iterable[QWidget]:
     yield _title(group.title, f"{kind}{count} backward node{'s' if count != 1 else ''}", group.category)
     section = Section("Memory for backward", f"{bytes_text(group.held)} held")
     section.body_layout.addWidget(
-        _grid([("held by this layer", bytes_text(group.held)), ("freed when it has run", bytes_text(group.freed))])
+        table([("held by this layer", bytes_text(group.held)), ("freed when it has run", bytes_text(group.freed))])
     )
     section.body_layout.addWidget(
-        _note("Neighbours can keep one tensor together; the one that runs last in backward frees it.")
+        note("Neighbours can keep one tensor together; the one that runs last in backward frees it.")
     )
     yield section
     saved = [saved for node in group.nodes for saved in tape.nodes[node].saved]
@@ -125,7 +158,7 @@ def _group_page(tape: Tape, group: LayerGroup) -> Iterable[QWidget]:
     for node in group.nodes:
         names[tape.nodes[node].name] = names.get(tape.nodes[node].name, 0) + 1
     nodes = Section("Operations", str(count))
-    nodes.body_layout.addWidget(_grid([(name, f"×{n}" if n > 1 else "") for name, n in names.items()]))
+    nodes.body_layout.addWidget(table([(name, f"×{n}" if n > 1 else "") for name, n in names.items()]))
     yield nodes
 
 
@@ -165,17 +198,17 @@ def _saved_section(saved: Iterable[Saved]) -> Section:
         grid.addWidget(label(head, "caption", "text3"), 0, column, right if column > 2 else Qt.AlignmentFlag.AlignLeft)
     for row, tensor in enumerate(rows, 1):
         cells = (
-            _cell(tensor.name, "formula", "", tensor.name),
-            _cell(shape_text(tensor.shape), "caption", "text2", shape_text(tensor.shape)),
-            _cell(_SHORT.get(tensor.dtype, tensor.dtype), "caption", "text2", tensor.dtype),
-            _cell(bytes_text(tensor.bytes), "caption", "" if tensor.kind == "activation" else "text3"),
+            cell(tensor.name, "formula", "", tensor.name),
+            cell(shape_text(tensor.shape), "caption", "text2", shape_text(tensor.shape)),
+            cell(_SHORT.get(tensor.dtype, tensor.dtype), "caption", "text2", tensor.dtype),
+            cell(bytes_text(tensor.bytes), "caption", "" if tensor.kind == "activation" else "text3"),
             _version(tensor),
         )
-        for column, cell in enumerate(cells):
-            grid.addWidget(cell, row, column, right if column > 2 else Qt.AlignmentFlag.AlignLeft)
+        for column, made in enumerate(cells):
+            grid.addWidget(made, row, column, right if column > 2 else Qt.AlignmentFlag.AlignLeft)
     grid.setColumnStretch(1, 1)
     section.body_layout.addWidget(table)
-    section.body_layout.addWidget(_note(_saved_words(rows)))
+    section.body_layout.addWidget(note(_saved_words(rows)))
     return section
 
 
@@ -197,14 +230,14 @@ def _saved_words(rows: list[Saved]) -> str:
 
 def _version(saved: Saved) -> QLabel:
     if saved.version is None:
-        return _cell("—", "caption", "text3", "PyTorch does not tell the version of this tensor when it was saved")
+        return cell("—", "caption", "text3", "PyTorch does not tell the version of this tensor when it was saved")
     same = saved.version == saved.version_now
-    return _cell(f"{saved.version} / {saved.version_now}", "caption", "run" if same else "error")
+    return cell(f"{saved.version} / {saved.version_now}", "caption", "run" if same else "error")
 
 
 def _values_section(node: TapeNode) -> Section:
     section = Section("Saved values", str(len(node.values)))
-    section.body_layout.addWidget(_grid([(name, str(value)) for name, value in node.values.items()]))
+    section.body_layout.addWidget(table([(name, str(value)) for name, value in node.values.items()]))
     return section
 
 
@@ -215,7 +248,7 @@ def _parameter_section(node: TapeNode) -> Section:
     words = "AccumulateGrad adds the gradient that arrives to this tensor's .grad."
     if len(node.parameters) > 1:
         words += " One tensor has all these names: their gradients are added up."
-    section.body_layout.addWidget(_note(words))
+    section.body_layout.addWidget(note(words))
     return section
 
 
@@ -229,8 +262,8 @@ def _edges_section(tape: Tape, node: TapeNode) -> Section:
     for edge in outgoing:
         rows.append((f"to {_name(tape, edge.target)}", shape_text(edge.shape) if edge.shape is not None else ""))
     if not incoming:
-        section.body_layout.addWidget(_note("Backward starts here, with a gradient of ones."))
-    section.body_layout.addWidget(_grid(rows))
+        section.body_layout.addWidget(note("Backward starts here, with a gradient of ones."))
+    section.body_layout.addWidget(table(rows))
     return section
 
 
@@ -249,24 +282,24 @@ def _code_section(code: str, line: int) -> Section:
 
 def _words(title: str, caption: str, text: str) -> Section:
     section = Section(title, caption)
-    section.body_layout.addWidget(_note(text))
+    section.body_layout.addWidget(note(text))
     return section
 
 
-def _note(text: str) -> QLabel:
+def note(text: str) -> QLabel:
     result = label(text, "caption", "text3", wrap=True)
     result.setMinimumWidth(1)
     return result
 
 
-def _cell(text: str, role: str, tone: str = "", tip: str = "") -> QLabel:
+def cell(text: str, role: str, tone: str = "", tip: str = "") -> QLabel:
     result = label(text, role, tone)
     result.setToolTip(tip)
     result.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     return result
 
 
-def _grid(rows: Iterable[tuple[str, str]]) -> QWidget:
+def table(rows: Iterable[tuple[str, str]]) -> QWidget:
     """Two columns of text, the second in the code font at right."""
     widget = QWidget()
     grid = QGridLayout(widget)
@@ -274,8 +307,8 @@ def _grid(rows: Iterable[tuple[str, str]]) -> QWidget:
     grid.setHorizontalSpacing(10)
     grid.setVerticalSpacing(5)
     for row, (name, value) in enumerate(rows):
-        grid.addWidget(_cell(name, "caption", "text2", name), row, 0)
-        grid.addWidget(_cell(value, "formula", "", value), row, 1, Qt.AlignmentFlag.AlignRight)
+        grid.addWidget(cell(name, "caption", "text2", name), row, 0)
+        grid.addWidget(cell(value, "formula", "", value), row, 1, Qt.AlignmentFlag.AlignRight)
     grid.setColumnStretch(0, 1)
     return widget
 
