@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from app.builder.cost import NetworkCost
     from app.views.main_window import MainWindow
 
-# Shapes are wanted at every keystroke, costs when the hand rests: they do not hold up the next shapes.
-REST = 120
+# Shapes are wanted at every keystroke, costs when the hand rests: they hold up neither the next shapes nor the painting
+# of what comes next, an undo as a rule.
+REST = 300
 OVERLAY = "Cost"
 
 
@@ -41,6 +42,7 @@ class CostControl(QObject):
         self._rest.setInterval(REST)
         self._rest.timeout.connect(self._ask)
         window.live.analysed.connect(self._analysed)
+        window.document.changed.connect(self._wait_on)
         window.place.changed.connect(self._moved)
         window.overlay.changed.connect(self._paint)
         window.costs.heat_changed.connect(self._heat_chosen)
@@ -50,6 +52,10 @@ class CostControl(QObject):
 
     def _analysed(self, analysis: Analysis) -> None:
         if not self._same(self._of):
+            self._rest.start()
+
+    def _wait_on(self, *_projects: object) -> None:
+        if self._rest.isActive():
             self._rest.start()
 
     def _same(self, asked: tuple[Graph, Catalog] | None) -> bool:

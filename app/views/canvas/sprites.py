@@ -12,7 +12,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPixmap
 
 KEPT = 48 * 1024 * 1024  # bytes
-AT_ONCE = 0.006  # seconds of a frame that may go into making sharp what is there at another zoom
+AT_ONCE = 0.003  # seconds of a frame that may go into making sharp what is there at another zoom
 SMALLER, LARGER = 0.55, 1.8  # by how much a picture made at another zoom is stretched at most
 FIRST_GUESS = 0.0002  # seconds that a picture takes
 
