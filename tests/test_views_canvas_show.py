@@ -14,6 +14,7 @@ from app.builder.catalog import catalog
 from app.builder.graph import Edge, Graph, Node
 from app.builder.literals import AUTO, Slice
 from app.builder.problems import apply_cure
+from app.builder.summary import detail_line, summary_line
 from app.document import Document
 from app.frozen import FrozenMap
 from app.project import Project
@@ -24,7 +25,6 @@ from app.views.canvas.geometry import WIDEST, snapped
 from app.views.canvas.node_item import NodeItem, cells_of
 from app.views.canvas.search import found
 from app.views.canvas.spatial import RectIndex
-from app.builder.summary import detail_line, summary_line
 from app.views.canvas.wire_item import ASSUMED, ERROR, NORMAL
 from app.views.selection import Selection
 

@@ -10,9 +10,9 @@ from app.builder.blocks import Block, block_of
 from app.builder.catalog import Catalog, OpSpec
 from app.builder.graph import Edge, Graph
 from app.builder.problems import Problem
+from app.builder.summary import compact, detail_line, has_detail, summary_line
 from app.frozen import FrozenMap
 from app.views.canvas.difference import differing
-from app.builder.summary import compact, detail_line, has_detail, summary_line
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
