@@ -18,7 +18,7 @@ def furnishing(window: MainWindow) -> Iterator[None]:
     """Each step makes a page and puts it under its tab; the last one connects them."""
     steps = (
         _inspector, _outline, _code, _training, _costs, _curves, _runs, _evaluation,
-        _room, _tape, _exporting, _links, _layer, _library,
+        _room, _tape, _findings, _exporting, _links, _layer, _library,
     )  # fmt: skip
     for step in steps:
         step(window)
@@ -138,6 +138,14 @@ def _tape(window: MainWindow) -> None:
     from app.views.tape_control import TapeControl
 
     window.tape_control = TapeControl(window)
+
+
+def _findings(window: MainWindow) -> None:
+    from app.views.findings_control import FindingsControl
+    from app.views.options_control import OptionsControl
+
+    window.findings_control = FindingsControl(window)
+    window.options_control = OptionsControl(window)
 
 
 def _exporting(window: MainWindow) -> None:

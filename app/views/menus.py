@@ -270,6 +270,21 @@ def _autograd(window: MainWindow, actions: Actions) -> None:
     actions.add(menu, "run-to-selected", "&Run to selected", tape("run_to_selected"), "Ctrl+F9", "to-end")
     actions.add(menu, "break-at-selected", "Break at se&lected", tape("break_at_selected"), "Shift+F9", "record")
     menu.addSeparator()
+
+    def findings(name: str, *given: str) -> Callable[[], None]:
+        def do() -> None:
+            window.furnish()
+            getattr(window.findings_control, name)(*given)
+
+        return do
+
+    actions.add(menu, "findings", "&Findings", findings("show", "findings"), "Ctrl+F8", "flask")
+    actions.add(menu, "gain-ladder", "&Gain ladder", findings("show", "gain"))
+    actions.add(menu, "gradcheck-net", "Run gradcheck on the &whole net", findings("check_net"))
+    actions.add(menu, "gradcheck-here", "Run gradcheck &here", findings("check_selected"))
+    actions.add(menu, "what-if-checkpoint", "What if a bloc&k were checkpointed", findings("show", "checkpoint"))
+    window.autograd_menu = menu
+    menu.addSeparator()
     actions.add(menu, "snippet", "&Snippet of PyTorch", snippet, "Ctrl+Shift+Return", "code")
 
 

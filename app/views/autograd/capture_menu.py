@@ -1,0 +1,136 @@
+"""The menu "Options" of the Autograd tab: what goes into a capture and where backward starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from PySide6.QtCore import Signal
+from PySide6.QtGui import QAction, QActionGroup
+from PySide6.QtWidgets import QInputDialog, QMenu, QWidget
+
+from app.autograd.options import PLAIN_OPTIONS, CaptureOptions
+
+MOST = 40  # blocks that the menu offers
+
+_VECTORS = (
+    ("ones", "ones: the sum of all elements"),
+    ("random", "random: normally distributed"),
+    ("one-hot", "one-hot index…"),
+)
+
+
+class CaptureMenu(QMenu):
+    """Shows the options in force each time it opens. `changed(options)` brings others."""
+
+    changed = Signal(object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("Capture &options", parent)
+        self.options = PLAIN_OPTIONS
+        self.outputs, self.blocks = 1, ()  # how many outputs the net has, and the paths of its blocks
+        # Asked when the menu opens: (number of outputs, paths of blocks).
+        self.about: Callable[[], tuple[int, tuple[str, ...]]] | None = None
+        self.by_key: dict[str, QAction] = {}
+        self._groups: list[QActionGroup] = []
+        self.setToolTipsVisible(True)
+        self.aboutToShow.connect(self.fill)
+        self.fill()
+
+    def set_options(self, options: CaptureOptions) -> None:
+        """Have other options, and tell."""
+        if options != self.options:
+            self.options = options
+            self.fill()
+            self.changed.emit(options)
+
+    def _set(self, **values: Any) -> None:
+        self.set_options(replace(self.options, **values))
+
+    def fill(self) -> None:
+        """Make the entries anew."""
+        if self.about is not None:
+            self.outputs, self.blocks = self.about()
+        now = self.options
+        self.clear()
+        self.by_key, self._groups = {}, []
+        data = self._choices(self, "data", now.data, (("batch", "First batch of the project's data"),
+                                                      ("random", "Random numbers of the same shapes")))  # fmt: skip
+        data.triggered.connect(lambda action: self._set(data=action.data()))
+        self.addSeparator()
+        start = self._choices(self, "start", "loss" if now.loss else "outputs",
+                              (("loss", "Backward from the loss"), ("outputs", "Backward from the outputs: vector-Jacobian product")))  # fmt: skip
+        start.triggered.connect(lambda action: self._set(loss=action.data() == "loss"))
+        vector = self.addMenu("Vector of the product")
+        vector.setEnabled(not now.loss)
+        texts = tuple((key, f"one-hot index {now.index}…" if key == now.vector == "one-hot" else text)
+                      for key, text in _VECTORS)  # fmt: skip
+        self._choices(vector, "vector", now.vector, texts).triggered.connect(lambda action: self._vector(action.data()))
+        if self.outputs > 1:
+            which = self.addMenu("Outputs")
+            which.setEnabled(not now.loss)
+            for place in range(self.outputs):
+                on = not now.outputs or place in now.outputs
+                self._check(which, f"output.{place}", f"output {place + 1}", on,
+                            lambda on, place=place: self._output(place, on))  # fmt: skip
+        self.addSeparator()
+        self._check(self, "amp", "AMP: autocast to bfloat16", now.amp == "bfloat16",
+                    lambda on: self._set(amp="bfloat16" if on else ""))  # fmt: skip
+        self._blocks(now)
+        self._check(self, "second_order", "Second order: create_graph=True", now.second_order,
+                    lambda on: self._set(second_order=on, compile=now.compile and not on))  # fmt: skip
+        self._check(self, "compile", "Compile: torch.compile with aot_eager", now.compile,
+                    lambda on: self._set(compile=on, second_order=now.second_order and not on))  # fmt: skip
+        self.addSeparator()
+        plain = self.addAction("Plain capture", lambda: self.set_options(PLAIN_OPTIONS))
+        plain.setEnabled(now != PLAIN_OPTIONS)
+        self.by_key["plain"] = plain
+
+    def _blocks(self, now: CaptureOptions) -> None:
+        menu = self.addMenu("Checkpoint of a block")
+        menu.setEnabled(bool(self.blocks or now.checkpoint))
+        for path in dict.fromkeys((*now.checkpoint, *self.blocks[:MOST])):
+            self._check(menu, f"checkpoint.{path}", path, path in now.checkpoint,
+                        lambda on, path=path: self._checkpoint(path, on))  # fmt: skip
+
+    def _choices(self, menu: QMenu, key: str, value: str, options: tuple[tuple[str, str], ...]) -> QActionGroup:
+        group = QActionGroup(self)
+        for name, text in options:
+            action = menu.addAction(text)
+            action.setCheckable(True)
+            action.setChecked(name == value)
+            action.setData(name)
+            group.addAction(action)
+            self.by_key[f"{key}.{name}"] = action
+        self._groups.append(group)
+        return group
+
+    def _check(self, menu: QMenu, key: str, text: str, on: bool, slot: Callable[[bool], None]) -> None:
+        action = menu.addAction(text)
+        action.setCheckable(True)
+        action.setChecked(on)
+        action.toggled.connect(slot)
+        self.by_key[key] = action
+
+    def _vector(self, kind: str) -> None:
+        index = self.options.index
+        if kind == "one-hot":
+            index, sure = QInputDialog.getInt(
+                self.window(), "One-hot vector", "1 at this index of the output's last dimension, 0 elsewhere:",
+                index, 0, 10_000_000,
+            )  # fmt: skip
+            if not sure:
+                self.fill()
+                return
+        self._set(vector=kind, index=index)
+
+    def _output(self, place: int, on: bool) -> None:
+        chosen = set(self.options.outputs or range(self.outputs))
+        chosen = chosen | {place} if on else chosen - {place}
+        whole = len(chosen) == self.outputs or not chosen
+        self._set(outputs=() if whole else tuple(sorted(chosen)))
+
+    def _checkpoint(self, path: str, on: bool) -> None:
+        others = tuple(one for one in self.options.checkpoint if one != path)
+        self._set(checkpoint=(*others, path) if on else others)

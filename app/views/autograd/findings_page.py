@@ -1,0 +1,111 @@
+"""The page "Findings" of the bottom dock: what the detectives say, gradcheck, the gain ladder, checkpoints."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
+
+from app.views.autograd.checkpoint_page import CheckpointPage
+from app.views.autograd.finding_rows import FindingList
+from app.views.autograd.gain_chart import GainChart
+from app.views.autograd.gradcheck_page import GradcheckPage
+from app.views.widgets.button import Button
+from app.views.widgets.empty import EmptyState
+from app.views.widgets.painting import Line, label
+from app.views.widgets.segmented import Segmented
+
+FINDINGS, GRADCHECK, GAIN, CHECKPOINT = "findings", "gradcheck", "gain", "checkpoint"
+PAGES = ((FINDINGS, "Findings"), (GAIN, "Gain ladder"), (GRADCHECK, "gradcheck"), (CHECKPOINT, "Checkpoint"))
+RUN = {FINDINGS: "Look again", GAIN: "Measure again", GRADCHECK: "Check the whole net", CHECKPOINT: "Measure"}
+HINTS = {
+    FINDINGS: "Capture one batch: then gradients that are None or zero, in-place changes, NaN, and layers where the "
+    "gradient vanishes are looked for.",
+    GAIN: "|grad in| / |grad out| of each layer is measured on one batch.",
+    GRADCHECK: "Backward's gradient is compared with finite differences, in float64 and in float32.",
+    CHECKPOINT: "For each block it is measured what torch.utils.checkpoint would free, and how long a step then takes.",
+}
+
+
+class FindingsPage(QWidget):
+    """Four pages under one row of choices. `asked(page)` wants the page's figures anew, `stopped` no more of them, and
+    `captureRequested` a batch. `turned(page)` tells which is in front."""
+
+    asked = Signal(str)
+    stopped = Signal()
+    captureRequested = Signal()
+    turned = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.tabs = Segmented(list(PAGES), "What is looked at")
+        self.status = label("", "label", "text2")
+        self.status.setMinimumWidth(1)
+        self.run = Button(RUN[FINDINGS], icon="flask")
+        self.stop = Button("Stop", icon="stop")
+        self.stop.hide()
+        self.list, self.check = FindingList(), GradcheckPage()
+        self.chart, self.rule = GainChart(), label("", "label", "text2", wrap=True)
+        self.checkpoint = CheckpointPage()
+        gain = QWidget()
+        column = QVBoxLayout(gain)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        words = QHBoxLayout()
+        words.setContentsMargins(16, 6, 16, 6)
+        words.addWidget(self.rule, 1)
+        column.addLayout(words)
+        column.addWidget(self.chart, 1)
+        self.empty = EmptyState("autograd", "No graph captured yet", HINTS[FINDINGS], "Capture one batch")
+        self.empty.acted.connect(self.captureRequested)
+        self._pages = {FINDINGS: self.list, GAIN: gain, GRADCHECK: self.check, CHECKPOINT: self.checkpoint}
+        self.stack = QStackedWidget()
+        for page in (self.empty, *self._pages.values()):
+            self.stack.addWidget(page)
+        row = QHBoxLayout()
+        row.setContentsMargins(12, 5, 12, 5)
+        row.setSpacing(10)
+        row.addWidget(self.tabs)
+        row.addWidget(self.status, 1)
+        row.addWidget(self.stop)
+        row.addWidget(self.run)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addLayout(row)
+        layout.addWidget(Line())
+        layout.addWidget(self.stack, 1)
+        self._captured = False
+        self.tabs.changed.connect(self._turn)
+        self.run.clicked.connect(lambda: self.asked.emit(self.page))
+        self.stop.clicked.connect(self.stopped)
+        self.set_captured(False)
+
+    @property
+    def page(self) -> str:
+        """Which of the four is in front."""
+        return self.tabs.value()
+
+    def turn_to(self, page: str) -> None:
+        self.tabs.set_value(page)
+
+    def set_captured(self, captured: bool) -> None:
+        """Whether there is a batch to look into."""
+        self._captured = captured
+        self._show(self.page)
+
+    def _turn(self, page: str) -> None:
+        self._show(page)
+        self.turned.emit(page)
+
+    def _show(self, page: str) -> None:
+        self.run.setText(RUN[page])
+        self.run.setVisible(self._captured and not self.stop.isVisibleTo(self))
+        self.stack.setCurrentWidget(self._pages[page] if self._captured else self.empty)
+        if not self._captured:
+            self.empty.set_text("No graph captured yet", HINTS[page])
+
+    def set_working(self, words: str | None) -> None:
+        """Say what goes on, with Stop beside it; None when nothing does."""
+        self.stop.setVisible(words is not None)
+        self.run.setVisible(self._captured and words is None)
+        self.status.setText(words or "")
