@@ -245,13 +245,22 @@ class FindingsControl(QObject):
         told = counted(len(findings.found), "finding") if findings.found else "Nothing found"
         self.page.status.setText(told)
         announce(self.page, told)
-        self._window.tape_inspector.refresh()
+        self._inspect_again()
 
     def _reported(self, report: GradcheckReport) -> None:
         self.report = report
         self.page.check.show_report(report)
         announce(self.page, report.sentences[0])
-        self._window.tape_inspector.refresh()
+        self._inspect_again()
+
+    def _inspect_again(self) -> None:
+        """The inspector's sections tell something else now; what is in sight stays there."""
+        inspector = self._window.tape_inspector
+        at = inspector.verticalScrollBar().value()
+        if inspector.shown() is not None:
+            inspector.show_item(inspector.tape, inspector.shown())
+            inspector.widget().adjustSize()
+            inspector.verticalScrollBar().setValue(at)
 
     def _show_rows(self, words: str = "") -> None:
         chosen = self._window.document.project.training.recompute

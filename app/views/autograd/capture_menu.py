@@ -59,8 +59,8 @@ class CaptureMenu(QMenu):
                                                       ("random", "Random numbers of the same shapes")))  # fmt: skip
         data.triggered.connect(lambda action: self._set(data=action.data()))
         self.addSeparator()
-        start = self._choices(self, "start", "loss" if now.loss else "outputs",
-                              (("loss", "Backward from the loss"), ("outputs", "Backward from the outputs: vector-Jacobian product")))  # fmt: skip
+        starts = (("loss", "Backward from the loss"), ("outputs", "Backward from the outputs: vector-Jacobian product"))
+        start = self._choices(self, "start", "loss" if now.loss else "outputs", starts)
         start.triggered.connect(lambda action: self._set(loss=action.data() == "loss"))
         vector = self.addMenu("Vector of the product")
         vector.setEnabled(not now.loss)
