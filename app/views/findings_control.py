@@ -224,6 +224,8 @@ class FindingsControl(QObject):
         self._forget()
         self._window.autograd_control.subject = make
         self.page.set_captured(make is not None)
+        self._inspect_again()
+        self._shown()
 
     def _shown(self) -> None:
         """The page came to the front: what is cheap is looked for by itself."""

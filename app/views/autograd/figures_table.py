@@ -69,6 +69,10 @@ class FiguresTable(QTableWidget):
         if 0 <= chosen < len(rows):
             self.selectRow(chosen)
 
+    def whole_width(self) -> int:
+        """What all columns together want, px."""
+        return self.horizontalHeader().length() + 4
+
     def fit_height(self) -> None:
         """As high as its rows: it stands among others in a page that scrolls."""
         lines = self.rowCount() * self.verticalHeader().defaultSectionSize()

@@ -10,12 +10,13 @@ from PySide6.QtWidgets import QHBoxLayout, QMenu, QScrollArea, QVBoxLayout, QWid
 
 from app.views import icons, theme
 from app.views.numbers import counted
+from app.views.widgets.button import Button
 from app.views.widgets.painting import Glyph, box, label, start
 
 if TYPE_CHECKING:
     from app.autograd.findings import Finding
 
-MOST = 200
+CHUNK = 50  # rows that are made at once
 PLACE = 168  # px of the column that says where
 _STATES = {"error": ("error", "error"), "warning": ("warning", "warn"), "info": ("info", "text3")}
 
@@ -130,6 +131,11 @@ class FindingList(QScrollArea):
         foot.setSpacing(10)
         foot.addWidget(self._icon, 0, Qt.AlignmentFlag.AlignTop)
         foot.addWidget(self.foot, 1)
+        self.more = Button("", "link")
+        self.more.hide()
+        self.more.clicked.connect(self._add)
+        self._waiting: tuple[Finding, ...] = ()
+        self._column.addWidget(self.more, 0, Qt.AlignmentFlag.AlignLeft)
         self._column.addLayout(foot)
         self._column.addStretch(1)
         self.setWidget(inside)
@@ -140,16 +146,26 @@ class FindingList(QScrollArea):
             self._column.removeWidget(row)
             row.hide()
             row.deleteLater()
-        self.rows = [FindingRow(finding) for finding in found[:MOST]]
-        for place, row in enumerate(self.rows):
-            row.opened.connect(self._open)
-            row.left.connect(self._move)
-            self._column.insertWidget(place, row)
-        if len(found) > MOST:
-            words = f"Only the first {MOST} of {counted(len(found), 'finding')} are shown. {words}"
+        self.rows, self._waiting = [], found
+        self._add()
         self._icon.set("check" if fine else "info", "run" if fine else "text3")
         self.foot.setText(words)
         self.verticalScrollBar().setValue(0)
+
+    def _add(self) -> None:
+        """Make the next rows; the focus stays with the last that was there."""
+        last = len(self.rows)
+        for finding in self._waiting[:CHUNK]:
+            row = FindingRow(finding)
+            row.opened.connect(self._open)
+            row.left.connect(self._move)
+            self._column.insertWidget(len(self.rows), row)
+            self.rows.append(row)
+        self._waiting = self._waiting[CHUNK:]
+        self.more.setVisible(bool(self._waiting))
+        self.more.setText(f"Show more of {counted(len(self._waiting), 'other finding')}")
+        if last and last < len(self.rows):
+            self.rows[last].setFocus(Qt.FocusReason.OtherFocusReason)
 
     def _open(self, finding: Finding) -> None:
         for row in self.rows:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
 from app.drawing import shape_text
 from app.views.autograd.figures_table import FiguresTable
@@ -78,13 +79,31 @@ class GradcheckPage(QScrollArea):
         top.addWidget(self.verdict, 1)
         column.addLayout(top)
         column.addWidget(self.more)
+        # Beside one another where there is room for both.
+        self._tables = QBoxLayout(QBoxLayout.Direction.TopToBottom)
+        self._tables.setSpacing(18)
         for caption, table in zip(self._captions, (self.inputs, self.table), strict=True):
-            column.addSpacing(4)
-            column.addWidget(caption)
-            column.addWidget(table)
+            part = QVBoxLayout()
+            part.setSpacing(2)
+            part.addWidget(caption)
+            part.addWidget(table)
+            part.addStretch(1)
+            self._tables.addLayout(part)
+        column.addSpacing(4)
+        column.addLayout(self._tables)
         column.addStretch(1)
         self.setWidget(inside)
         self.show_report(None)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def _fit(self) -> None:
+        wide = self.viewport().width() >= sum(table.whole_width() for table in (self.inputs, self.table)) + 60
+        direction = QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom
+        if self._tables.direction() != direction:
+            self._tables.setDirection(direction)
 
     def show_report(self, report: GradcheckReport | None, words: str = "") -> None:
         """Show a report, or `words` where there is none."""
@@ -112,3 +131,4 @@ class GradcheckPage(QScrollArea):
         self.table.set_rows(rows, ["run" if best and row[0] == f"{best.eps:.0e}" else "" for row in rows])
         for table in (self.inputs, self.table):
             table.fit_height()
+        self._fit()
