@@ -14,7 +14,8 @@ from app.autograd.mutation import Broken, Mutations, find_broken
 from app.autograd.nonfinite import ForwardWatch, NonFinite, first_backward
 from app.autograd.places import Place
 from app.autograd.playback import Playback, StepFailed
-from app.autograd.subject import Subject
+from app.autograd.record import record
+from app.autograd.subject import Subject, gradients_kept, run_backward
 from app.autograd.tape import Tape
 
 STAGES = (
@@ -110,7 +111,7 @@ def find_all(
             tape = paths.tape or tape
             found += _of_paths(paths)
         if not any(one.severity == "error" and one.kind in ("in place", "failed") for one in found) and stage(3):
-            tape, rungs, more = _backward(subject, cancelled)
+            tape, rungs, more = _backward(subject)
             found += more
     except ForwardFailed as failed:
         where = f"line {failed.line}" if failed.line is not None else "The net"
@@ -191,36 +192,42 @@ def _of_answers(tape: Tape | None, answers: list[GradAnswer]) -> Finding:
     )  # fmt: skip
 
 
-def _backward(
-    subject: Subject, cancelled: Callable[[], bool]
-) -> tuple[Tape, Ladder | None, list[Finding]]:
-    found: list[Finding] = []
+def _backward(subject: Subject) -> tuple[Tape, Ladder | None, list[Finding]]:
     with subject.hold() as graph:
-        tape = graph.tape
-        playback = Playback(graph, seeds=graph.seeds or [_ones(end) for end in graph.ends])
-        try:
-            while playback.next_node is not None and not cancelled():
-                if not found and (first := first_backward(playback)) is not None:
-                    found.append(_non_finite(subject, first))
-                else:
-                    playback.run(on_step=lambda _record: not cancelled())
-            if cancelled():
-                return tape, None, found
-            rungs = ladder(tape, playback.result())
-            found += [_lost(tape, lost) for lost in rungs.lost if lost.kind != "non_finite"]
-            found += _dead(tape, dead_units(graph, playback.gradients))
-            return tape, rungs, found
-        except StepFailed as failed:
-            node = tape.nodes[failed.node]
-            found.append(Finding("failed", "error", tape.title_of(node), f"Backward fails here: {failed}", "",
-                                 node.layer, node.id, node.node, node.line))  # fmt: skip
-            return tape, None, found
-        finally:
-            playback.release()
+        tape, model = graph.tape, graph.model
+        assert model is not None
+        dead = list(dead_units(graph, {}))  # activations, which backward lets go of
+        with gradients_kept(model):
+            with record(graph.ends) as recorder:
+                error = run_backward(graph)
+            norms = recorder.finish()
+            grads = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+            if error:
+                return tape, None, [Finding("failed", "error", "backward", f"Backward fails: {error}")]
+            dead += [one for one in dead_units(graph, grads) if one.what != "activation"]
+    rungs = ladder(tape, norms)
+    found = [_lost(tape, lost) for lost in rungs.lost if lost.kind != "non_finite"]
+    found += _dead(tape, dead)
+    if norms.first_non_finite is not None:
+        found += _first_backward(subject)
+    return tape, rungs, found
 
 
-def _ones(end: object) -> float | None:
-    return 1.0 if getattr(end, "requires_grad", False) else None
+def _first_backward(subject: Subject) -> Iterator[Finding]:
+    """Node by node: the norm of what is finite can be infinite."""
+    graph = subject.hold()
+    ones = [1.0 if end.requires_grad else None for end in graph.ends]
+    playback = Playback(graph, seeds=graph.seeds or ones)
+    try:
+        if (first := first_backward(playback)) is not None:
+            yield _non_finite(subject, first)
+    except StepFailed as failed:
+        node = playback.tape.nodes[failed.node]
+        text = f"Backward fails here: {failed}"
+        title = playback.tape.title_of(node)
+        yield Finding("failed", "error", title, text, "", node.layer, node.id, node.node, node.line)
+    finally:
+        playback.release()
 
 
 def _lost(tape: Tape, lost: Lost) -> Finding:
