@@ -82,6 +82,9 @@ ARROWS = {
     "builder.drawing": "drawing",
     "autograd": "telemetry.histogram",  # how values are spread is counted in one place
     "autograd.drawing": "drawing",
+    "autograd.drawn": "drawing",
+    "autograd.replay_svg": "drawing layout",  # a page that plays a pass stands by itself, its picture too
+    "autograd.replay_html": "drawing layout",
     "autograd.checkpointing": "drawing",  # how bytes are written
     "training": "data telemetry",
     "telemetry": "",

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject
 
-from app.autograd.drawing import shown_first
+from app.autograd.drawn import Drawn
 from app.autograd.steps import FanIn
-from app.autograd.tape import Tape
 from app.views.autograd.played import Flow, Played
 from app.views.autograd.player import EMPTY, READY, Player
 from app.views.training.figures import MINUS, figure
@@ -19,61 +18,13 @@ if TYPE_CHECKING:
     from app.views.autograd.room import AutogradRoom
 
 
-class _Index:
-    """Which boxes, groups and arrows of a drawing a node and its edges belong to."""
-
-    def __init__(self, room: AutogradRoom, tape: Tape) -> None:
-        assert room.folded is not None
-        self.tape, self.place = tape, room.folded.place
-        drawing = room.scene.drawing
-        frames = {group.id: group.parent for group in drawing.groups} if drawing is not None else {}
-        self._frame_of = {box.id: box.group for box in drawing.boxes} if drawing is not None else {}
-        self._above: dict[str | None, tuple[str, ...]] = {None: ()}
-        for key, parent in frames.items():  # a parent comes before what is in it
-            self._above[key] = (key, *self._above[parent])
-        self.counts: dict[str, int] = defaultdict(int)
-        for node in tape.order:
-            for key in self.keys(node):
-                self.counts[key] += 1
-        arrows = enumerate(drawing.arrows) if drawing is not None else ()
-        self._numbers = {(arrow.source, arrow.target): number for number, arrow in arrows}
-        self.edges: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        for edge in tape.edges:
-            number = self.arrow(edge.source, edge.target)
-            if number is not None:
-                self.edges[number].append((edge.source, edge.slot))
-        self.freed_at: dict[int, list[int]] = defaultdict(list)
-        for storage in tape.storages:
-            if storage.kind == "activation":
-                self.freed_at[storage.freed_by] += storage.holders
-
-    def keys(self, node: int) -> tuple[str, ...]:
-        """The box of a node, and the open groups around it."""
-        box = self.place[node]
-        return (box, *self._above[self._frame_of.get(box)])
-
-    def arrow(self, source: int, target: int) -> int | None:
-        return self._numbers.get((self.place[source], self.place[target]))
-
-    def freed(self, box: str, position: int) -> frozenset[int]:
-        """The chips of a box whose memory is gone once `position` nodes have run."""
-        if not box.isdecimal():
-            return frozenset()
-        tape, places = self.tape, set()
-        for place, saved in enumerate(shown_first(tape.nodes[int(box)].saved)):
-            storage = tape.storages[saved.storage]
-            if storage.kind == "activation" and tape.steps[storage.freed_by] < position:
-                places.add(place)
-        return frozenset(places)
-
-
 class PlayedGraph(QObject):
     """Follows a `Player` in a room's scene, without laying anything out anew."""
 
     def __init__(self, room: AutogradRoom, player: Player, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._room, self._player = room, player
-        self._index: _Index | None = None
+        self._index: Drawn | None = None
         self._ran: dict[str, int] = defaultdict(int)
         self._position = 0
         self._next: tuple[str, ...] = ()
@@ -106,7 +57,7 @@ class PlayedGraph(QObject):
         tape = self._room.tape
         if tape is None or self._room.folded is None:
             return
-        self._index = _Index(self._room, tape)
+        self._index = Drawn(tape, self._room.folded, self._room.scene.drawing)
         self._ran, self._position, self._next = defaultdict(int), 0, ()
         position = self._player.position
         keys, _ = self._count(0, position)
