@@ -224,7 +224,13 @@ def survey_pictures(path: Path, options: Mapping[str, Any]) -> Survey:
     if len(options["size"]) != 2:
         raise DataError(f"size is {options['size']!r}; it must be a height and a width.")
     count = sum(file.is_file() for name in classes for file in (path / name).rglob("*"))
-    size = count * (3 if options["colour"] else 1) * options["size"][0] * options["size"][1]
+    one = (3 if options["colour"] else 1) * options["size"][0] * options["size"][1]
+    if not fits(5 * one):  # as bytes and as float32
+        raise DataError(
+            f"One picture of {path.name} needs {5 * one / 1e9:,.1f} GB at this size, more than half of the memory of "
+            "this machine. Make size smaller."
+        )
+    size = count * one
     arguments: dict[str, Any] = {"classes": classes, "size": options["size"], "colour": options["colour"]}
     notes: tuple[str, ...] = ()
     if options["keep"] == "disk" or (options["keep"] == "auto" and not fits(size)):
@@ -232,7 +238,7 @@ def survey_pictures(path: Path, options: Mapping[str, Any]) -> Survey:
         notes = ("They stay on the disk, and each is read when its batch comes.",)
     elif not fits(size):
         raise DataError(
-            f"The pictures of {path.name} need {size / 1e9:,.1f} GB at this size, more than half of the memory of this "
+            f"The pictures of {path.name} need {size / 1e9:,.1f} GB at this size, more than half of the memory of "
             "machine. Leave them on the disk (keep), or make size smaller."
         )
     return Survey(arguments, CLASSES, classes, notes=notes)
