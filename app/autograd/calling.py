@@ -1,8 +1,7 @@
-"""One autograd node run alone, by torch's own engine.
+"""One autograd node run alone: called where that is the same, else by torch's own engine.
 
-A node is callable, but calling it leaves out its hooks. So the engine is started with this node for its root, and a
-hook of ours that comes last takes what the node computed and stops the engine there, before the hooks of the next
-nodes see gradients that are not yet summed.
+The engine is started with the node for its root, and a hook of ours that comes last takes what the node computed and
+stops the engine there, before the hooks of the next nodes see gradients that are not yet summed.
 """
 
 from __future__ import annotations
@@ -16,14 +15,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.autograd.graph import GradientEdge
 
+from app.autograd.direct import after_tensor_hooks, called, can_be_called, inside_engine, is_custom
 from app.autograd.memory import raw_saved
 from app.autograd.walk import is_accumulate
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-_Custom: Any = torch._C._FunctionBase
-
 
 class _Taken(BaseException):
     """What stops the engine; no `except Exception` of a person's code shall catch it."""
@@ -32,25 +29,44 @@ class _Taken(BaseException):
 @dataclass(frozen=True)
 class Called:
     """`received` is what reached the node after hooks, by output number; `computed` is what it gave, by slot: summed
-    down to shapes that were broadcast and cast, as the engine does it in the node's turn."""
+    down to shapes that were broadcast and cast, as the engine does it in the node's turn. `aside` counts the nodes that
+    were made for running it."""
 
     received: list[Tensor | None]
     computed: list[Tensor | None]
     seconds: float
+    aside: int = 0
 
 
-def call(node: Any, arriving: list[Tensor | None], create_graph: bool = False) -> Called:
+def call(
+    node: Any, arriving: list[Tensor | None], create_graph: bool = False, recomputes: bool = False
+) -> Called:
     """Run `node` on the gradients that arrive, by output number. Its graph is kept, and no `.grad` of a leaf touched.
 
+    `recomputes` says that it may compute a part of the forward again. The caller sets the grad mode to `create_graph`.
     Raises what the node raises: RuntimeError for a saved tensor that was changed in place, or whatever a person's
     Function or hook does.
     """
     if is_accumulate(node):
         return _leaf(node, arriving, create_graph)
     if all(gradient is None for gradient in arriving):
-        if not isinstance(node, _Custom):
+        if not is_custom(node):
             return Called(arriving, [None] * len(node.next_functions), 0.0)
         arriving = [zeros_like(node._input_metadata[0]), *arriving[1:]]  # a Function is given zeros instead of None
+    if can_be_called(node, arriving):
+        received = after_tensor_hooks(node, arriving, create_graph)
+        wait = _waiter([gradient for gradient in received if gradient is not None])
+
+        def alone() -> tuple[list[Tensor | None] | None, float]:
+            return called(node, received, wait)
+
+        computed, seconds = inside_engine(alone) if recomputes else alone()
+        if computed is not None:
+            return Called(received, computed, seconds, int(recomputes))
+    return _by_engine(node, arriving, create_graph)
+
+
+def _by_engine(node: Any, arriving: list[Tensor | None], create_graph: bool) -> Called:
     received: list[Any] = []
     computed: list[Any] = []
     clock = [0.0, 0.0]
@@ -83,7 +99,7 @@ def _run(node: Any, arriving: list[Tensor | None], create_graph: bool) -> None:
     given = [place for place, gradient in enumerate(arriving) if gradient is not None]
     roots = [GradientEdge(node, place) for place in given]
     gradients = [arriving[place] for place in given]
-    if isinstance(node, _Custom):
+    if is_custom(node):
         # A reentrant checkpoint refuses to run for chosen inputs; nothing below the node is reached anyway.
         torch.autograd.backward(roots, gradients, retain_graph=True, create_graph=create_graph)
         return
@@ -115,12 +131,7 @@ def added(one: Tensor, other: Tensor) -> Tensor:
 
 def may_draw(node: Any) -> bool:
     """Whether running the node runs code of a person or computes a part of the forward again: it may draw numbers."""
-    return isinstance(node, _Custom) or any(raw.unpack_hook is not None for _, raw in _raws(node))
-
-
-def is_custom(node: Any) -> bool:
-    """Whether the node belongs to a `torch.autograd.Function` written in Python."""
-    return isinstance(node, _Custom)
+    return is_custom(node) or any(raw.unpack_hook is not None for _, raw in _raws(node))
 
 
 def forget_recomputed(node: Any) -> None:

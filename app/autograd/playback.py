@@ -12,7 +12,8 @@ import torch
 
 from app import rng
 from app.autograd.arrived import Arrived, Flow, Slot, fan_in
-from app.autograd.calling import Called, call, forget_recomputed, is_custom, may_draw, own_grads
+from app.autograd.calling import Called, call, forget_recomputed, may_draw, own_grads
+from app.autograd.direct import is_custom
 from app.autograd.edits import GradEdit, edited
 from app.autograd.gradient_look import GradientLook, look_at
 from app.autograd.live import LiveGraph
@@ -277,7 +278,7 @@ class Playback:
                     self._flow.arrive((edge.target, edge.output_nr), (number, edge.slot), gradient, place)
         if self.tape.nodes[number].is_leaf and called.received[0] is not None:
             self.leaf_gradients[number] = called.received[0]
-        made = torch._C._autograd._get_sequence_nr() - before
+        made = torch._C._autograd._get_sequence_nr() - before - called.aside
         record = self._record(number, slots, arriving, called, made) if measured else self._records[place]
         self.position += 1
         self._flow.trim(self.position)
@@ -298,7 +299,7 @@ class Playback:
                 inside = {}
                 if is_custom(node) and model is not None:
                     inside = around.enter_context(own_grads(dict(model.named_parameters())))
-                called = call(node, arriving, self.create_graph)
+                called = call(node, arriving, self.create_graph, recomputes=True)
         except Exception as error:
             where = self.tape.nodes[number]
             message = f"{where.name} of {self.tape.title_of(where)}: {type(error).__name__}: {error}"

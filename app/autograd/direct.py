@@ -1,0 +1,185 @@
+"""One autograd node called without torch's engine, and its gradients made what the engine would have made of them.
+
+The engine looks through the graph below a node before it runs it, so that a pass of single steps would take time that
+grows with the square of the number of nodes. A call does not; but it runs no hooks and leaves gradients in shapes and
+dtypes that were broadcast or cast, so that is done here. What might come out otherwise is left to the engine.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch.autograd.graph import GradientEdge
+
+from app.autograd.walk import is_accumulate
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_Custom: Any = torch._C._FunctionBase
+_T = TypeVar("_T")
+
+
+def is_custom(node: Any) -> bool:
+    """Whether the node belongs to a `torch.autograd.Function` written in Python."""
+    return isinstance(node, _Custom)
+
+
+def can_be_called(node: Any, arriving: list[Tensor | None]) -> bool:
+    """Whether a call does all that the engine does with this node, hooks of tensors apart.
+
+    It does not for nodes that have hooks of their own, under `detect_anomaly`, for nested tensors and subclasses of
+    tensors, for leaves whose `grad_dtype` is another than their own, and for torch's own Functions (a reentrant
+    checkpoint, a compiled part). A Function of a person is called where all its outputs got a gradient (whether it
+    wants zeros for the others is not told) and where it is clear which of its answers belongs to which edge.
+    """
+    if torch.is_anomaly_enabled() or _has_hooks(node):
+        return False
+    if any(given is not None and type(given) is not torch.Tensor for given in arriving):
+        return False
+    if is_custom(node) and not (all(given is not None for given in arriving) and _is_clear(node)):
+        return False
+    return all(_is_plain(child, place) for child, place in node.next_functions if child is not None)
+
+
+def after_tensor_hooks(node: Any, arriving: list[Tensor | None], create_graph: bool) -> list[Tensor | None]:
+    """What arrives once the hooks of the tensors that the node made have run, `retain_grad` among them.
+
+    The engine itself runs them when it is asked for no more than what arrives, and then it looks at this node alone.
+    """
+    given = [place for place, gradient in enumerate(arriving) if gradient is not None]
+    roots = [GradientEdge(node, place) for place in given]
+    wanted = [GradientEdge(node, place) for place in range(len(arriving))]
+    gradients = [arriving[place] for place in given]
+    with torch.autograd.set_multithreading_enabled(False):
+        return list(
+            torch.autograd.grad(
+                roots, wanted, gradients, retain_graph=True, create_graph=create_graph, allow_unused=True
+            )
+        )
+
+
+def called(
+    node: Any, received: list[Tensor | None], wait: Callable[[], object]
+) -> tuple[list[Tensor | None] | None, float]:
+    """What the node gives, by slot, and the seconds that it took; None for the engine to say what is wrong with it."""
+    edges = node.next_functions
+    wait()
+    started = time.perf_counter()
+    answer = node.apply(*received) if is_custom(node) else node(*received)
+    outputs = list(answer) if isinstance(answer, tuple) else [answer]
+    if is_custom(node):
+        outputs = _by_slot(node, outputs)
+    if len(outputs) != len(edges):
+        return None, 0.0
+    for slot, (child, place) in enumerate(edges):
+        gradient = outputs[slot]
+        if child is None or gradient is None:
+            outputs[slot] = None
+        elif isinstance(gradient, torch.Tensor) and fits(gradient, metadata := child._input_metadata[place]):
+            outputs[slot] = _made_to_fit(gradient, metadata)
+        else:
+            return None, 0.0
+    wait()
+    return outputs, time.perf_counter() - started
+
+
+def fits(gradient: Tensor, metadata: Any) -> bool:
+    """Whether the gradient can be summed and cast to what an input takes."""
+    if gradient.device != metadata.device or gradient.is_complex() and not metadata.dtype.is_complex:
+        return False
+    wanted, shape = metadata.shape, gradient.shape
+    if len(shape) < len(wanted):
+        return False
+    ends = shape[len(shape) - len(wanted) :]
+    return all(have == want or want == 1 for have, want in zip(ends, wanted, strict=True))
+
+
+def _made_to_fit(gradient: Tensor, metadata: Any) -> Tensor:
+    if list(gradient.shape) != metadata.shape:
+        gradient = gradient.sum_to_size(metadata.shape)
+    return gradient if gradient.dtype is metadata.dtype else gradient.to(metadata.dtype)
+
+
+def _has_hooks(node: Any) -> bool:
+    """Whether a person's hooks wait before or after the node. A new one is handed the place where all of them are."""
+    for register in (node.register_prehook, node.register_hook):
+        handle = register(_nothing)
+        hooks = handle.hooks_dict_ref()
+        handle.remove()
+        if hooks or hooks is None:
+            return True
+    return False
+
+
+def _nothing(*_gradients: Any) -> None:
+    """A hook that changes nothing."""
+
+
+def _is_clear(node: Any) -> bool:
+    """A Function answers for each argument of its forward, while edges are of tensors alone; those that need a gradient
+    can be told, and the others where they are all tensors or all none."""
+    kind, needs, edges = node._forward_cls, node.needs_input_grad, node.next_functions
+    if kind.__module__.partition(".")[0] == "torch" or getattr(kind, "boxed_grads_call", False):
+        return False
+    needed = sum(child is not None for child, _ in edges)
+    return sum(needs) == needed and len(edges) in (len(needs), needed)
+
+
+def _by_slot(node: Any, answers: list[Any]) -> list[Any]:
+    """The answers of a Function that belong to edges; none at all if they are not what it should answer."""
+    needs, edges = node.needs_input_grad, node.next_functions
+    answers, beyond = answers[: len(needs)], answers[len(needs) :]
+    if len(answers) < len(needs) or any(answer is not None for answer in beyond):
+        return []
+    if len(edges) == len(needs):
+        return answers
+    if any(answer is not None for answer, need in zip(answers, needs, strict=True) if not need):
+        return []
+    return [answer for answer, need in zip(answers, needs, strict=True) if need]
+
+
+def _is_plain(child: Any, place: int) -> bool:
+    metadata = child._input_metadata[place]
+    if metadata.is_nested_tensor or metadata.is_cpp_nested_tensor:
+        return False
+    if not is_accumulate(child):
+        return True
+    leaf = child.variable
+    return getattr(leaf, "grad_dtype", leaf.dtype) is leaf.dtype
+
+
+class _Inside(torch.autograd.Function):
+    """Runs a function when a gradient comes."""
+
+    @staticmethod
+    def forward(ctx: Any, start: Tensor, run: Callable[[], object]) -> Tensor:
+        ctx.run = run
+        return start.clone()
+
+    @staticmethod
+    def backward(ctx: Any, _gradient: Tensor) -> tuple[None, None]:
+        ctx.run()
+        return None, None
+
+
+def inside_engine(run: Callable[[], _T]) -> _T:
+    """What `run` answers in a backward pass of its own, in which a checkpoint computes again once only.
+
+    That pass is two nodes long; one of them is counted as made meanwhile.
+    """
+    found: list[_T] = []
+    graded = torch.is_grad_enabled()
+
+    def once() -> None:
+        with torch.set_grad_enabled(graded):
+            found.append(run())
+
+    with torch.enable_grad():
+        end = _Inside.apply(torch.zeros((), requires_grad=True), once)
+    with torch.autograd.set_multithreading_enabled(False):
+        torch.autograd.backward(end, torch.ones(()))
+    return found[0]
