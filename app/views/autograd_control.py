@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QWidget
 
 from app import preflight
 from app.autograd.options import PLAIN_OPTIONS
+from app.autograd.stretches import prepare
 from app.background import Background, Failure
 from app.builder.catalog import Catalog
 from app.document import Document
@@ -82,7 +83,7 @@ class AutogradControl(QObject):
         subject = partial(batch_subject, job, labels, train=train, weights=weights, options=options.looked_into)
         self._background.ask(
             "capture",
-            partial(capture_batch, train=train, weights=weights, options=options),
+            partial(_prepared, train=train, weights=weights, options=options),
             job,
             labels,
             on_answer=partial(self._captured, hold, subject),
@@ -110,3 +111,8 @@ class AutogradControl(QObject):
     def choose_file(self, drawing: Drawing) -> None:
         """Ask where to, then draw the view as it stands."""
         self.pictures.choose_file(drawing, "Export the graph", f"{self._document.project.name}-autograd")
+
+
+def _prepared(job: Job, labels: Any, **choices: Any) -> Tape:
+    """A batch's tape with all that is said of its steps, which the window's thread need not work out then."""
+    return prepare(capture_batch(job, labels, **choices))

@@ -189,13 +189,16 @@ def _sum_section(tape: Tape, sum_: FanIn) -> Section:
     if not sum_.shares:
         section.body_layout.addWidget(note(f"{sum_.edges} gradients add up here; only their sum is kept."))
         return section
+    titles = [tape.title_of(tape.nodes[share.source]) for share in sum_.shares if share.source >= 0]
+    alike = len(set(titles)) < len(titles)
     for share in sum_.shares:
-        name = "an edited gradient" if share.source < 0 else _name(tape, share.source)
-        percent = "" if share.projection is None else f"{100 * share.projection:.0f} % of the sum".replace("-", MINUS)
+        node = tape.nodes[share.source]
+        name = "an edited gradient" if share.source < 0 else node.name if alike else tape.title_of(node)
+        percent = "" if share.projection is None else f"{100 * share.projection:.0f} %".replace("-", MINUS)
         section.body_layout.addWidget(_bar_row(name, percent, share.norm))
     words = [f"Together {figure(sum_.norm)}."]
     if len(sum_.shares) == 2 and (cosine := sum_.cosines[0][1]) is not None:
-        words.append(f"Their cosine is {cosine:.2f}: {_agreement(cosine)}.".replace("-", MINUS))
+        words.append(f"Their cosine is {round(cosine, 2) + 0.0:.2f}: {_agreement(cosine)}.".replace("-", MINUS))
     known = [share for share in sum_.shares if share.projection is not None and share.source >= 0]
     if len(known) > 1:
         most = max(known, key=lambda share: share.projection or 0.0)

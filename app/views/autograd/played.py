@@ -85,10 +85,14 @@ class PlayedParts:
         self._labels: dict[int, LabelItem] = {}
         self.boxes: dict[str, Played] = {}
         self.flows: dict[int, Flow] = {}
+        # Where boxes stand that have run, and the key of the one that is next, for the graph from afar.
+        self._ran: dict[str, QRectF] = {}
+        self._next = ""
 
     def forget(self) -> None:
         """Another drawing: its items are others."""
         self._arrows, self._labels, self.boxes, self.flows = {}, {}, {}, {}
+        self._ran, self._next = {}, ""
 
     def dress(self, item: BoxItem | GroupItem) -> None:
         """A box or a group was made."""
@@ -114,6 +118,7 @@ class PlayedParts:
             item = made.get(key) or frames.get(key)
             if item is not None:
                 item.set_played(played)
+            self._note(key, played)
         for number, flow in flows.items():
             for item in (self._arrows.get(number), self._labels.get(number)):
                 if item is not None:
@@ -123,7 +128,7 @@ class PlayedParts:
     def end(self) -> None:
         """Nothing is played any more."""
         keys, numbers = list(self.boxes), list(self.flows)
-        self.boxes, self.flows = {}, {}
+        self.boxes, self.flows, self._ran, self._next = {}, {}, {}, ""
         made, frames = self._scene.boxes.made, self._scene.groups.made
         for key in keys:
             if (part := made.get(key) or frames.get(key)) is not None:
@@ -135,10 +140,21 @@ class PlayedParts:
         self._tell_marks()
 
     def _tell_marks(self) -> None:
-        rects = self._scene.layout_.boxes
-        ran = [_area(rects[key]) for key, played in self.boxes.items() if played.finished and key in rects]
-        after = next((rects[key] for key, played in self.boxes.items() if played.next and key in rects), None)
-        self._scene.set_ran(ran, _area(after) if after is not None else None)
+        after = self._scene.layout_.boxes.get(self._next)
+        self._scene.set_ran(list(self._ran.values()), _area(after) if after is not None else None)
+
+    def _note(self, key: str, played: Played) -> None:
+        """Only what changes is looked at: a graph can have very many boxes."""
+        rect = self._scene.layout_.boxes.get(key)
+        if rect is not None and played.finished:
+            if key not in self._ran:
+                self._ran[key] = _area(rect)
+        else:
+            self._ran.pop(key, None)
+        if played.next:
+            self._next = key
+        elif key == self._next:
+            self._next = ""
 
 
 def _area(rect: Rect) -> QRectF:

@@ -135,10 +135,10 @@ class _Rows(QStyledItemDelegate):
     def __init__(self, model: StepModel) -> None:
         super().__init__()
         self._model = model
-        self._height = max(QFontMetrics(theme.font("label")).height() + 4, ROW)
+        self.height = max(QFontMetrics(theme.font("label")).height() + 4, ROW)
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
-        return QSize(60, self._height)
+        return QSize(60, self.height)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         model, colors, area = self._model, theme.current(), option.rect
@@ -285,7 +285,16 @@ class StepList(QWidget):
         self.model.set_position(before, now)
         row = self.model.row_of(now)
         if row is not None and not self.view.underMouse():
-            self.view.scrollTo(self.model.index(row))
+            self._show_row(row)
+
+    def _show_row(self, row: int) -> None:
+        """Scroll as far as needed; `scrollTo` would look at all rows for that."""
+        bar, height = self.view.verticalScrollBar(), self._delegate.height
+        top, page = row * height, self.view.viewport().height()
+        if top < bar.value():
+            bar.setValue(top)
+        elif top + height > bar.value() + page:
+            bar.setValue(top + height - page + page // 3)
 
     def _seek(self, index: QModelIndex) -> None:
         step = self.model.step_of(index)

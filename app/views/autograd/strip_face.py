@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QPainter, QPen, QPixmap, QPolygonF
 
-from app.autograd.stretches import held_by_step, largest, released_by_step, stretches
+from app.autograd.stretches import categories, held_by_step, largest, released_by_step, stretches
 from app.autograd.tape import Tape
 from app.drawing import bytes_text
 from app.views.theme import Theme, faded, mix
@@ -23,6 +23,7 @@ class StripFace:
     def __init__(self, tape: Tape) -> None:
         self.tape = tape
         self.pieces = stretches(tape)
+        self.categories = categories(tape)
         self.held, self.released = held_by_step(tape), released_by_step(tape)
         self.count = len(tape.order)
         self.width = self.height = 1
@@ -79,23 +80,18 @@ class StripFace:
         width = self.plot.width() / count
         bottom, gap = NAMES + CELL, 1 if width >= 4 else 0
         if width >= 2:
-            for piece in self.pieces:
-                color = colors[piece.category]
-                for step in range(piece.first, piece.end):
-                    left, right = round(self.x(step)), round(self.x(step + 1))
-                    height = LEAF if nodes[order[step]].is_leaf else CELL
-                    painter.fillRect(QRect(left, bottom - height, max(right - left - gap, 1), height), color)
+            for step, category in enumerate(self.categories):
+                left, right = round(self.x(step)), round(self.x(step + 1))
+                height = LEAF if nodes[order[step]].is_leaf else CELL
+                painter.fillRect(QRect(left, bottom - height, max(right - left - gap, 1), height), colors[category])
             return
-        pieces, place = self.pieces, 0
         for x in range(int(self.plot.width())):
             first, end = int(x / width), min(int((x + 1) / width) + 1, count)
             if first >= count:
                 break
-            while pieces[place].end <= first:
-                place += 1
             leaves = all(nodes[order[step]].is_leaf for step in range(first, min(end, first + 4)))
             height = LEAF if leaves else CELL
-            painter.fillRect(QRect(LEFT + x, bottom - height, 1, height), colors[pieces[place].category])
+            painter.fillRect(QRect(LEFT + x, bottom - height, 1, height), colors[self.categories[first]])
 
     def _paint_names(self, painter: QPainter, theme: Theme, passed: bool) -> None:
         """Names of layers where their stretches begin, as many as fit; long stretches first."""
