@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.autograd.capture import CaptureError, ForwardFailed
 from app.autograd.dead_units import DeadUnits, dead_units
@@ -205,7 +205,7 @@ def _backward(subject: Subject) -> tuple[Tape, Ladder | None, list[Finding]]:
             if error:
                 return tape, None, [Finding("failed", "error", "backward", f"Backward fails: {error}")]
             dead += [one for one in dead_units(graph, grads) if one.what != "activation"]
-    rungs = ladder(tape, norms)
+    rungs = ladder(by_module(tape), norms)
     found = [_lost(tape, lost) for lost in rungs.lost if lost.kind != "non_finite"]
     found += _dead(tape, dead)
     if norms.first_non_finite is not None:
@@ -230,9 +230,18 @@ def _first_backward(subject: Subject) -> Iterator[Finding]:
         playback.release()
 
 
+def by_module(tape: Tape) -> Tape:
+    """The tape with the layers of each module told apart, also where the drawing has one node for a whole block."""
+    return replace(tape, nodes=tuple(replace(node, node=None) if node.layer else node for node in tape.nodes))
+
+
+def first_nodes(tape: Tape) -> dict[str, int]:
+    """For each rung of the ladder, by its key, the node of it that runs first in backward."""
+    return {group.key: min(group.nodes, key=tape.steps.__getitem__) for group in group_by_layer(by_module(tape))}
+
+
 def _lost(tape: Tape, lost: Lost) -> Finding:
-    group = next(group for group in group_by_layer(tape) if group.key == lost.key)
-    node = tape.nodes[min(group.nodes, key=tape.steps.__getitem__)]
+    node = tape.nodes[first_nodes(tape)[lost.key]]
     cure = {
         "vanishes": "Put a normalization or a skip connection before it, or start from other weights (init.kaiming).",
         "explodes": "Start from smaller weights, normalize, or clip the gradient's norm under Training.",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import QObject, QTimer
 from PySide6.QtWidgets import QWidget
 
-from app.autograd.grouping import LayerGroup, group_by_layer
+from app.autograd.grouping import LayerGroup
 from app.autograd.notes import notes_of
 from app.autograd.tape import Tape, TapeNode
 from app.background import Failure
@@ -291,12 +291,11 @@ class FindingsControl(QObject):
             window.network_selection.set([node], window.room if finding.tape_node is not None else self)
 
     def _choose_layer(self, key: str) -> None:
+        from app.autograd.findings import first_nodes
+
         tape = self._same_tape()
-        if tape is None:
-            return
-        group = next((one for one in group_by_layer(tape) if one.key == key), None)
-        if group is not None:
-            self._window.room.reveal(min(group.nodes, key=tape.steps.__getitem__))
+        if tape is not None and (node := first_nodes(tape).get(key)) is not None:
+            self._window.room.reveal(node)
 
     def _choose_path(self, path: str) -> None:
         tape = self._window.room.tape

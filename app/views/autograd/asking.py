@@ -70,8 +70,8 @@ def checked(
         tape = graph.tape
     if expected is not None and [node.name for node in tape.nodes] != [node.name for node in expected.nodes]:
         raise CaptureError(
-            "On few samples this net runs other operations than those of the graph, so one of them cannot be told "
-            "apart. Capture without options, or check the whole net."
+            "This node cannot be run by itself: the graph was captured with checkpoint, compile or create_graph, or "
+            "the net runs other operations on few samples. Capture without options, or check the whole net."
         )
     return run(subject, tape, cancelled)
 

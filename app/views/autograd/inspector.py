@@ -198,7 +198,7 @@ def _saved_section(saved: Iterable[Saved]) -> Section:
         grid.addWidget(label(head, "caption", "text3"), 0, column, right if column > 2 else Qt.AlignmentFlag.AlignLeft)
     for row, tensor in enumerate(rows, 1):
         cells = (
-            cell(tensor.name, "formula", "", tensor.name),
+            cell(_short(tensor.name), "formula", "", tensor.name),
             cell(shape_text(tensor.shape), "caption", "text2", shape_text(tensor.shape)),
             cell(_SHORT.get(tensor.dtype, tensor.dtype), "caption", "text2", tensor.dtype),
             cell(bytes_text(tensor.bytes), "caption", "" if tensor.kind == "activation" else "text3"),
@@ -210,6 +210,14 @@ def _saved_section(saved: Iterable[Saved]) -> Section:
     section.body_layout.addWidget(table)
     section.body_layout.addWidget(note(_saved_words(rows)))
     return section
+
+
+def _short(name: str) -> str:
+    """
+    >>> _short("weight"), _short("checkpoint input 0"), _short("saved_tensors[30]")
+    ('weight', 'chec…input 0', 'save…ors[30]')
+    """
+    return name if len(name) <= 13 else f"{name[:4]}…{name[-7:]}"
 
 
 def _saved_words(rows: list[Saved]) -> str:
