@@ -93,7 +93,8 @@ def test_an_in_place_change_is_found_before_backward_and_gone_to_with_keys(windo
     done(qtbot, control)
     first = control.page.list.rows[0]
     assert first.finding.kind == "in place" and first.finding.severity == "error"
-    assert "SigmoidBackward0" in first.finding.sentence and ".clone()" in first.finding.after
+    assert "SigmoidBackward0" in first.finding.sentence and "inplace=False in relu5" in first.finding.cure
+    assert ".clone()" in first.finding.after
     first.setFocus()
     QTest.keyClick(first, Qt.Key.Key_Return)
     assert window.tape_inspector.shown().name == "SigmoidBackward0"
@@ -156,8 +157,11 @@ def test_options_of_a_capture(window, qtbot, monkeypatch) -> None:
             options.menu.by_key[key].trigger()
             qtbot.waitUntil(lambda before=before: window.room.tape is not before, timeout=60_000)
 
-    QTest.mouseClick(options.button, LEFT, delay=-1)
-    choose("start.outputs")
+    menu, before = options.menu, window.room.tape
+    menu.popup(options.button.mapToGlobal(options.button.rect().bottomLeft()))
+    qtbot.waitUntil(menu.isVisible)
+    QTest.mouseClick(menu, LEFT, pos=menu.actionGeometry(menu.by_key["start.outputs"]).center())
+    qtbot.waitUntil(lambda: window.room.tape is not before, timeout=60_000)
     assert window.room.tape.loss is None and options.button.text() == "Options (1)"
     monkeypatch.setattr(QInputDialog, "getInt", lambda *_args: (3, True))
     choose("vector.one-hot")

@@ -105,7 +105,7 @@ def find_all(
         if stage(1):
             broken = find_broken(subject)
             tape = broken.tape
-            found += _in_place(broken)
+            found += _in_place(subject, broken)
         if stage(2):
             paths = find_paths(subject)
             tape = paths.tape or tape
@@ -140,19 +140,22 @@ def _non_finite(subject: Subject, found: NonFinite) -> Finding:
                    found.line)  # fmt: skip
 
 
-def _in_place(mutations: Mutations) -> Iterator[Finding]:
+def _in_place(subject: Subject, mutations: Mutations) -> Iterator[Finding]:
     for broken in mutations.broken:
-        yield _broken(mutations.tape, broken)
+        yield _broken(subject, mutations.tape, broken)
     if mutations.error and mutations.first is None:
         cure = "Look for a write into a slice or a view of it, and put .clone() on what is written to."
         text = f"Backward fails: {mutations.error}"
         yield Finding("in place", "error", "backward", text, cure)
 
 
-def _broken(tape: Tape, broken: Broken) -> Finding:
+def _broken(subject: Subject, tape: Tape, broken: Broken) -> Finding:
     cure = broken.cure
     culprit: Place = broken.writes[0].place if broken.writes else broken.place
     said = cure.sentence if cure is not None else "Put .clone() on the tensor before it is changed."
+    layer = subject.model.get_submodule(culprit.layer) if culprit.layer else None
+    if getattr(layer, "inplace", False) and "inplace" not in said:
+        said = f"Set inplace=False in {culprit.layer}. {said.replace('Write', 'Or write')}"
     return Finding(
         "silent" if broken.silent else "in place", "error", tape.title_of(tape.nodes[broken.node]), broken.sentence,
         said, broken.place.layer, broken.node, culprit.node or broken.place.node,

@@ -34,6 +34,7 @@ class CaptureMenu(QMenu):
         self.about: Callable[[], tuple[int, tuple[str, ...]]] | None = None
         self.by_key: dict[str, QAction] = {}
         self._groups: list[QActionGroup] = []
+        self._menus: list[QMenu] = []
         self.setToolTipsVisible(True)
         self.aboutToShow.connect(self.fill)
         self.fill()
@@ -41,8 +42,7 @@ class CaptureMenu(QMenu):
     def set_options(self, options: CaptureOptions) -> None:
         """Have other options, and tell."""
         if options != self.options:
-            self.options = options
-            self.fill()
+            self.options = options  # the entries are made anew when the menu opens, never while one of them is chosen
             self.changed.emit(options)
 
     def _set(self, **values: Any) -> None:
@@ -54,6 +54,11 @@ class CaptureMenu(QMenu):
             self.outputs, self.blocks = self.about()
         now = self.options
         self.clear()
+        for menu in self._menus:
+            menu.deleteLater()
+        self._menus = []
+        for group in self._groups:
+            group.deleteLater()
         self.by_key, self._groups = {}, []
         data = self._choices(self, "data", now.data, (("batch", "First batch of the project's data"),
                                                       ("random", "Random numbers of the same shapes")))  # fmt: skip
@@ -62,13 +67,13 @@ class CaptureMenu(QMenu):
         starts = (("loss", "Backward from the loss"), ("outputs", "Backward from the outputs: vector-Jacobian product"))
         start = self._choices(self, "start", "loss" if now.loss else "outputs", starts)
         start.triggered.connect(lambda action: self._set(loss=action.data() == "loss"))
-        vector = self.addMenu("Vector of the product")
+        vector = self._submenu("Vector of the product")
         vector.setEnabled(not now.loss)
         texts = tuple((key, f"one-hot index {now.index}…" if key == now.vector == "one-hot" else text)
                       for key, text in _VECTORS)  # fmt: skip
         self._choices(vector, "vector", now.vector, texts).triggered.connect(lambda action: self._vector(action.data()))
         if self.outputs > 1:
-            which = self.addMenu("Outputs")
+            which = self._submenu("Outputs")
             which.setEnabled(not now.loss)
             for place in range(self.outputs):
                 on = not now.outputs or place in now.outputs
@@ -88,11 +93,16 @@ class CaptureMenu(QMenu):
         self.by_key["plain"] = plain
 
     def _blocks(self, now: CaptureOptions) -> None:
-        menu = self.addMenu("Checkpoint of a block")
+        menu = self._submenu("Checkpoint of a block")
         menu.setEnabled(bool(self.blocks or now.checkpoint))
         for path in dict.fromkeys((*now.checkpoint, *self.blocks[:MOST])):
             self._check(menu, f"checkpoint.{path}", path, path in now.checkpoint,
                         lambda on, path=path: self._checkpoint(path, on))  # fmt: skip
+
+    def _submenu(self, text: str) -> QMenu:
+        menu = self.addMenu(text)
+        self._menus.append(menu)
+        return menu
 
     def _choices(self, menu: QMenu, key: str, value: str, options: tuple[tuple[str, str], ...]) -> QActionGroup:
         group = QActionGroup(self)
@@ -121,7 +131,6 @@ class CaptureMenu(QMenu):
                 index, 0, 10_000_000,
             )  # fmt: skip
             if not sure:
-                self.fill()
                 return
         self._set(vector=kind, index=index)
 

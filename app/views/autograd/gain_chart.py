@@ -77,6 +77,10 @@ class GainChart(QWidget):
         """Where the point of a layer is drawn; at the foot for a layer that passes nothing on."""
         return QPointF(self._x(place), self._y(self._rungs[place].gain))
 
+    def _lost_at(self, place: int) -> QPointF:
+        """Where on the line of what is left a layer vanishes or explodes."""
+        return QPointF(self._x(place), self._y(self._rungs[place].reach))
+
     def _y(self, value: float | None) -> float:
         plot, (low, high) = self._plot(), self._span()
         log = math.log10(value) if value and math.isfinite(value) else low if not value else high
@@ -102,8 +106,10 @@ class GainChart(QWidget):
             if few or lost or place == self._at:
                 painter.setPen(Qt.PenStyle.NoPen)
                 painter.setBrush(colors.error if lost else colors.back)
-                size = 5.0 if lost or place == self._at else 3.0
+                size = 5.0 if place == self._at else 3.0
                 painter.drawEllipse(self.point_of(place), size, size)
+                if lost:
+                    painter.drawEllipse(self._lost_at(place), 5.0, 5.0)
         self._paint_names(painter)
         self._paint_words(painter)
         if self.hasFocus():
@@ -165,9 +171,10 @@ class GainChart(QWidget):
             if kind := self._lost.get(rung.key):
                 kind = "not finite" if kind == "non_finite" else kind
                 text = TextLine(f"{kind} at {rung.title}", "caption")
-                point = self.point_of(place)
+                point = self._lost_at(place)
                 x = point.x() + 9 if point.x() + 9 + text.width < plot.right() else point.x() - 9 - text.width
-                y = min(max(point.y() - text.height - 3, 1), plot.bottom() - text.height)
+                below = kind == "vanishes" and point.y() + text.height + 4 < plot.bottom()
+                y = point.y() + 3 if below else max(point.y() - text.height - 3, plot.top())
                 text.draw(painter, x, y, colors.error)
 
     # -- gestures ------------------------------------------------------------------------------------------------------
