@@ -119,7 +119,7 @@ def test_pictures_removed_while_it_runs_are_named(folder: Path) -> None:
 
 def test_what_does_not_fit_in_memory_stays_on_the_disk(folder: Path, monkeypatch: Any) -> None:
     assert "workers" not in look(config(folder)).arguments
-    monkeypatch.setattr(surveys, "fits", lambda size: False)
+    monkeypatch.setattr(surveys, "fits", lambda size: size < 5_000)  # room for some of them
     shutil.copytree(folder, folder.parent / "again")
     spec = look(config(folder.parent / "again"))
     assert spec.arguments["workers"] == 0 and "stay on the disk" in spec.notes[0]
