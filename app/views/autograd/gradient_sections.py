@@ -107,7 +107,8 @@ class GradientSections:
                 else:
                     body.addWidget(_empty_row(name, where))
         elif record is None:
-            body.addWidget(note("What leaves it is known when it has run: step once."))
+            adds = "It is added to .grad when this node runs." if node.is_leaf else ""
+            body.addWidget(note(adds or "What leaves it is known when it has run: step once."))
         for words in _odd(tape, node, record, arriving):
             body.addWidget(_warning(words))
         for words in _notes(record):

@@ -185,7 +185,7 @@ def paint_freed(painter: QPainter, rect: QRectF, theme: Theme) -> None:
 
 def paint_progress(painter: QPainter, width: float, height: float, played: Played, theme: Theme) -> None:
     """How far a closed group is, as a bar along its lower edge."""
-    bar = QRectF(8, height - 7, width - 16, 3)
+    bar = QRectF(8, height - 5, width - 16, 3)
     painter.fillRect(bar, theme.line2)
     bar.setWidth(bar.width() * played.ran / max(played.count, 1))
     painter.fillRect(bar, theme.back)

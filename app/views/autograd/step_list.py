@@ -32,7 +32,10 @@ Index = QModelIndex | QPersistentModelIndex
 
 
 class StepModel(QAbstractListModel):
-    """Headings and steps as one list: a row is the number of a step, or −1 less the number of a heading's stretch."""
+    """Headings and steps as one list: a row is the number of a step, or −1 less the number of a heading's stretch.
+
+    `position` and `breaks` are for who paints the rows.
+    """
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -114,19 +117,6 @@ class StepModel(QAbstractListModel):
         words = f"{step + 1:,} {' '.join((node.name, *node.parameters))}"
         return f"{words}, frees {bytes_text(self._released[step])}" if self._released[step] else words
 
-    def set_position(self, before: int, now: int) -> None:
-        """So many steps have run: rows between here and there look different."""
-        self.position = now
-        rows = [self.row_of(place) or 0 for place in (min(before, now) - 1, max(before, now))]
-        last = min(rows[1] + 1, len(self._rows) - 1)
-        if last >= 0:
-            self.dataChanged.emit(self.index(min(rows[0], last)), self.index(last))
-
-    def set_breaks(self, steps: frozenset[int]) -> None:
-        if steps != self.breaks:
-            self.breaks = steps
-            if self._rows:
-                self.dataChanged.emit(self.index(0), self.index(len(self._rows) - 1))
 
 
 class _Rows(QStyledItemDelegate):
@@ -279,10 +269,13 @@ class StepList(QWidget):
 
     def _show_breaks(self) -> None:
         steps = self.player.tape.steps if self.player.tape is not None else {}
-        self.model.set_breaks(frozenset(steps[node] for node in self.player.breaks if node in steps))
+        self.model.breaks = frozenset(steps[node] for node in self.player.breaks if node in steps)
+        self.view.viewport().update()
 
-    def _moved(self, before: int, now: int) -> None:
-        self.model.set_position(before, now)
+    def _moved(self, _before: int, now: int) -> None:
+        # No row says anything else, and `dataChanged` would have the view measure all of them.
+        self.model.position = now
+        self.view.viewport().update()
         row = self.model.row_of(now)
         if row is not None and not self.view.underMouse():
             self._show_row(row)

@@ -19,6 +19,8 @@ from app.views.widgets.painting import Line, label, set_property
 
 SPEEDS = ((1.0, "1 /s"), (4.0, "4 /s"), (20.0, "20 /s"), (60.0, "60 /s"), (None, "Full"))
 
+NARROW = 1040  # px below which words are short
+
 
 class TapePage(QWidget):
     """Shows a `Player` and drives it. `captureRequested` asks for a batch where there is no tape."""
@@ -55,10 +57,9 @@ class TapePage(QWidget):
         corner = QHBoxLayout(self.controls)
         corner.setContentsMargins(0, 0, 0, 0)
         corner.setSpacing(8)
-        self.speed.setFixedWidth(94)
+        self.speed.setFixedWidth(92)
         self.speed.setMinimumContentsLength(3)
         corner.addWidget(self.let_go)
-        corner.addWidget(self.speed)
         row = QHBoxLayout()
         row.setContentsMargins(12, 7, 12, 5)
         row.setSpacing(8)
@@ -66,6 +67,8 @@ class TapePage(QWidget):
         row.addSpacing(4)
         row.addWidget(self.count)
         row.addWidget(self.words, 1)
+        row.addWidget(self.speed)
+        row.addSpacing(4)
         row.addWidget(self.non_finite)
         row.addSpacing(4)
         row.addWidget(self.above)
@@ -150,7 +153,7 @@ class TapePage(QWidget):
         node = player.next_node
         self.words.setToolTip(self._plain_words(tape.nodes[node] if node is not None else None))
         self._fit()
-        self.held.setText(_held(player.held[position], tape.held))
+        self.held.setText(_held(player.held[position], tape.held, self.width() < NARROW))
         self.strip.setAccessibleDescription(self.words.toolTip())
 
     def _deck_state(self) -> str:
@@ -186,14 +189,14 @@ class TapePage(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        narrow = self.width() < 1040
+        narrow = self.width() < NARROW
         self.non_finite.setText("NaN or Inf" if narrow else "Break on NaN or Inf")
         self.above.setText("Norm above" if narrow else "Break when norm above")
         self.non_finite.setToolTip("Break on NaN or Inf")
         self.above.setToolTip("Break when a norm is above this bound")
         self._pages.currentWidget().layout().activate()
         if self.player.tape is not None:
-            self._fit()
+            self._moved()
 
 
 def stopped_by(stop: Stop | None) -> str:
@@ -205,9 +208,9 @@ def stopped_by(stop: Stop | None) -> str:
     return f" · {stop.value:,.0f} values that are NaN or infinite stopped it"
 
 
-def _held(now: int, most: int) -> str:
+def _held(now: int, most: int, narrow: bool) -> str:
     """ "Held for backward 48.0 MiB of 53.2", one unit where both have it."""
     now_text, most_text = bytes_text(now), bytes_text(most)
     if now_text.split()[1] == most_text.split()[1]:
         most_text = most_text.split()[0]
-    return f"Held for backward <b>{now_text}</b> of {most_text}"
+    return f"<b>{now_text}</b> of {most_text} held" if narrow else f"Held for backward <b>{now_text}</b> of {most_text}"
