@@ -230,6 +230,7 @@ class FindingsControl(QObject):
     def _shown(self) -> None:
         """The page came to the front: what is cheap is looked for by itself."""
         wanted = self.page.page in (FINDINGS, GAIN) and self.page.isVisible()
+        self._say_status()
         if wanted and self.findings is None and self._work is None:
             self.look()
 
@@ -245,7 +246,7 @@ class FindingsControl(QObject):
         self.page.chart.set_ladder(findings.ladder)
         self.page.rule.setText(_rule(findings))
         told = counted(len(findings.found), "finding") if findings.found else "Nothing found"
-        self.page.status.setText(told)
+        self._say_status()
         announce(self.page, told)
         self._inspect_again()
 
@@ -254,6 +255,13 @@ class FindingsControl(QObject):
         self.page.check.show_report(report)
         announce(self.page, report.sentences[0])
         self._inspect_again()
+
+    def _say_status(self) -> None:
+        """How many findings there are, on the pages that tell of them."""
+        if self._work is None:
+            found = self.findings.found if self.findings is not None else None
+            told = "" if found is None else counted(len(found), "finding") if found else "Nothing found"
+            self.page.status.setText(told if self.page.page in (FINDINGS, GAIN) else "")
 
     def _inspect_again(self) -> None:
         """The inspector's sections tell something else now; what is in sight stays there."""
@@ -267,7 +275,8 @@ class FindingsControl(QObject):
     def _show_rows(self, words: str = "") -> None:
         chosen = self._window.document.project.training.recompute
         if not self._rows and not words:
-            words = "Measure: each block is checkpointed in turn on this batch, twice as slow as training at worst."
+            words = "Each block is checkpointed in turn on this batch: bytes at the peak, the time of a step and its " \
+                "gradients are measured beside those of a plain step."
             if self.working:
                 words = ""
         self.page.checkpoint.show_rows(tuple(self._rows), chosen, words)

@@ -33,8 +33,7 @@ class OptionsControl(QObject):
         before = window.actions_by_key["play-backward"]
         window.autograd_menu.insertMenu(before, self.menu)
         window.autograd_menu.insertSeparator(before)
-        layout = window.room.head.layout()
-        layout.insertWidget(layout.indexOf(window.room.head.capture), self.button)
+        window.room.head.add(self.button)
         window.document.replaced.connect(lambda _project: self._forget())
 
     def _about_net(self) -> tuple[int, tuple[str, ...]]:
@@ -58,5 +57,6 @@ class OptionsControl(QObject):
         self.button.setText(f"Options ({count})" if count else "Options")
         self.button.setToolTip("; ".join(options.words) or TIP)
         self.button.updateGeometry()
+        window.room.head.fit()
         if window.room.tape is not None:
             window.room.captureRequested.emit(window.room.head.mode.value() == "train")

@@ -55,7 +55,19 @@ class Head(QWidget):
         self.summary.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self._text = ""
         self._played = False
-        self._spare = (legend, group_by, self.root, self.fold_all, self.mode, self.norms)
+        self._spare: tuple[QWidget, ...] = (legend, group_by, self.root, self.fold_all, self.mode, self.norms)
+
+    def add(self, widget: QWidget) -> None:
+        """Put another widget before the button that captures; it goes last where the window is narrow."""
+        layout = self.layout()
+        assert isinstance(layout, QHBoxLayout)
+        layout.insertWidget(layout.indexOf(self.capture), widget)
+        self._spare = (*self._spare, widget)
+        self._fit()
+
+    def fit(self) -> None:
+        """Look again what there is room for: a widget is wider or narrower now."""
+        self._fit()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
