@@ -157,6 +157,7 @@ def test_options_of_a_capture(window, qtbot, monkeypatch) -> None:
             options.menu.by_key[key].trigger()
             qtbot.waitUntil(lambda before=before: window.room.tape is not before, timeout=60_000)
 
+    assert options.button.isVisible()
     menu, before = options.menu, window.room.tape
     menu.popup(options.button.mapToGlobal(options.button.rect().bottomLeft()))
     qtbot.waitUntil(menu.isVisible)

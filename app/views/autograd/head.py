@@ -55,14 +55,15 @@ class Head(QWidget):
         self.summary.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self._text = ""
         self._played = False
+        self._added: list[QWidget] = []
         self._spare: tuple[QWidget, ...] = (legend, group_by, self.root, self.fold_all, self.mode, self.norms)
 
     def add(self, widget: QWidget) -> None:
-        """Put another widget before the button that captures; it goes last where the window is narrow."""
+        """Put another widget before the button that captures; it goes where there is no room for any summary."""
         layout = self.layout()
         assert isinstance(layout, QHBoxLayout)
         layout.insertWidget(layout.indexOf(self.capture), widget)
-        self._spare = (*self._spare, widget)
+        self._added.append(widget)
         self._fit()
 
     def fit(self) -> None:
@@ -90,7 +91,9 @@ class Head(QWidget):
             if needed() <= self.width():
                 break
             hidden.add(widget)
-        for widget in self._spare:
+        if needed() - wanted > self.width():
+            hidden.update(self._added)
+        for widget in (*self._spare, *self._added):
             widget.setVisible(widget not in hidden)
         room = self.width() - needed() + wanted - 4
         self.summary.setText(metrics.elidedText(self._text, Qt.TextElideMode.ElideRight, max(room, 0)))
