@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -25,6 +26,12 @@ def values_of(gradient: Tensor) -> Tensor:
     return values.abs() if values.is_complex() else values
 
 
+@cache
+def _name(dtype: torch.dtype) -> str:
+    """One text for all gradients of a dtype: records of many steps are kept."""
+    return str(dtype).removeprefix("torch.")
+
+
 def norm_of(values: Tensor) -> Tensor:
     """The L2 norm as a scalar on the device, in single precision at least."""
     if values.dtype in (torch.float16, torch.bfloat16):
@@ -36,28 +43,27 @@ def norm_of(values: Tensor) -> Tensor:
 def measure(gradients: Sequence[Tensor | None], scale: float = 1.0) -> list[GradStats | None]:
     """The numbers of each gradient, None for None; `scale` is what a gradient scaler multiplied the loss with."""
     kept = [None if gradient is None else values_of(gradient) for gradient in gradients]
-    rows = iter(_fetched([_row(values) for values in kept if values is not None and values.numel()]))
+    rows = iter(_fetched([values for values in kept if values is not None and values.numel()]))
     found: list[GradStats | None] = []
     for gradient, values in zip(gradients, kept, strict=True):
         if gradient is None or values is None:
             found.append(None)
             continue
-        norm = low = high = total = zeros = finite = 0.0
+        norm = low = high = total = nonzero = finite = 0.0
         if values.numel():
-            norm, low, high, total, zeros, finite = next(rows)
+            norm, low, high, total, nonzero, finite = next(rows)
         absmax = math.nan if math.isnan(low) else max(abs(low), abs(high))
         if 0 < absmax < _LOW or _HIGH < absmax < math.inf:
             norm = absmax * float(norm_of(values / absmax))
         count = max(gradient.numel(), 1)
-        missing = gradient.numel() - values.numel()  # what a sparse gradient does not store is 0
         found.append(
             GradStats(
                 tuple(map(int, gradient.shape)),
-                str(gradient.dtype).removeprefix("torch."),
+                _name(gradient.dtype),
                 norm,
                 absmax,
                 total / count,
-                (zeros + missing) / count,
+                (gradient.numel() - nonzero) / count,  # what a sparse gradient does not store is 0
                 values.numel() - int(finite),
                 norm / scale,
             )
@@ -65,19 +71,35 @@ def measure(gradients: Sequence[Tensor | None], scale: float = 1.0) -> list[Grad
     return found
 
 
-def _row(values: Tensor) -> Tensor:
-    """norm, least, greatest, sum, count of zeros, count of finite values, shape (6,)."""
-    wide = torch.float32 if values.device.type == "mps" else torch.float64
+def _parts(values: Tensor) -> tuple[Tensor, ...]:
+    """norm, least, greatest, sum, count of values that are not 0, each a scalar on the device."""
     low, high = torch.aminmax(values)
     total = values.sum(dtype=torch.float32 if values.dtype.itemsize < 4 else None)
-    parts = (norm_of(values), low, high, total, (values == 0).sum(), values.isfinite().sum())
-    return torch.stack([part.to(wide) for part in parts])
+    return norm_of(values), low, high, total, torch.count_nonzero(values)
 
 
-def _fetched(rows: list[Tensor]) -> list[list[float]]:
+def _numbers(values: Tensor) -> list[float]:
+    """Where there is no device to wait for: `_parts` and the count of finite values. That count takes longest of all,
+    and where the least and the greatest are finite it is known."""
+    found = [part.item() for part in _parts(values)]
+    bounded = math.isfinite(found[1]) and math.isfinite(found[2])
+    return [*found, values.numel() if bounded else int(values.isfinite().sum())]
+
+
+def _row(values: Tensor) -> Tensor:
+    """The same, shape (6,)."""
+    wide = torch.float32 if values.device.type == "mps" else torch.float64
+    return torch.stack([part.to(wide) for part in (*_parts(values), values.isfinite().sum())])
+
+
+def _fetched(kept: list[Tensor]) -> list[list[float]]:
+    """The numbers of each, with one wait for the device."""
+    if all(values.is_cpu for values in kept):
+        return [_numbers(values) for values in kept]
+    rows = [_row(values) for values in kept]
     if len({row.device for row in rows}) > 1:
         rows = [row.cpu() for row in rows]
-    return torch.stack(rows).tolist() if rows else []
+    return torch.stack(rows).tolist()
 
 
 @torch.no_grad()

@@ -10,7 +10,7 @@ from app.autograd.grouping import node_keys
 from app.autograd.tape import Tape
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class GradStats:
     """A gradient in numbers. `norm` is the L2 norm, `zeros` the share of elements that are exactly 0.
 
@@ -29,7 +29,7 @@ class GradStats:
     unscaled: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class EdgeGrad:
     """The gradient that leaves node `source` by `slot`: summed down to a shape that was broadcast and cast, which is
     part of the node's turn, and not yet added to what other edges bring. `stats` is None where there is no gradient."""
@@ -41,7 +41,7 @@ class EdgeGrad:
     stats: GradStats | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Share:
     """What one edge brings to a sum. `source` and `slot` are -1 for the given seed or an edited gradient.
 
@@ -55,7 +55,7 @@ class Share:
     projection: float | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FanIn:
     """Several gradients added up before output `output_nr` of `node`. `cosines[i][j]` is between shares i and j, None
     where one of them is 0 or not finite. `shares` and `cosines` are empty where too many edges meet to keep them."""
@@ -68,7 +68,7 @@ class FanIn:
     edges: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class StepRecord:
     """One node's turn. `position` is its place in the order, from 0.
 
