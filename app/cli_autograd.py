@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from app.autograd.snippets import Graph, SnippetAnswer
+    from app.autograd.steps import PassResult
     from app.autograd.tape import Tape
 
 WORDS = """
@@ -22,12 +23,19 @@ SECONDS, GIGABYTES = 120.0, 4.0
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
-    from app import cli
+    from app import cli, cli_autograd_asked
 
     words = "the grad_fn graph of one batch, or of a file's code, as a picture or as data"
     parser = commands.add_parser("autograd", help=words, description=WORDS)
     parser.add_argument("project", type=Path, metavar="SOURCE")
-    parser.add_argument("--out", type=Path, required=True, help="a file ending in " + ", ".join(cli.PICTURES))
+    parser.add_argument("--out", type=Path, help=f"a file ending in {', '.join(cli.PICTURES)}, or in .html: a page "
+                        "that plays the backward pass")  # fmt: skip
+    parser.add_argument("--play", action="store_true", help="play the backward pass, and put its order, norms and "
+                        "bytes into the file of JSON")  # fmt: skip
+    parser.add_argument("--findings", action="store_true", help="say what is wrong with the gradients, where, and what "
+                        "to do")  # fmt: skip
+    parser.add_argument("--gradcheck", nargs="?", const="", metavar="LAYER", help="hold backward's gradient against "
+                        "finite differences: of a layer, or of all")  # fmt: skip
     parser.add_argument("--unfolded", action="store_true", help="every node instead of one box a layer")
     parser.add_argument("--group", choices=("layer", "block", "none"), default="layer", help="boxes a layer (layer), "
                         "blocks within blocks, or none at all")  # fmt: skip
@@ -36,6 +44,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
     batch.add_argument("--batch", type=cli.positive, default=16, help="samples in the batch (16)")
     batch.add_argument("--eval", action="store_true", help="in eval mode instead of train mode")
     batch.add_argument("--data", type=Path, help="folder of downloaded data sets")
+    cli_autograd_asked.add_options(batch)
     file = parser.add_argument_group("of a file")
     file.add_argument("--of", metavar="NAME", help="the tensor whose graph is wanted")
     file.add_argument("--input", action="append", default=[], metavar="1x3x32x32[:int64]", help="what is taken")
@@ -46,43 +55,39 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Capture the graph and write it."""
+    """Capture the graph, and do with it what is asked for; 1 where something was found."""
     from app import cli
 
-    path: Path = options.out
-    if path.suffix not in cli.PICTURES:
-        raise cli.Refused(f"{path} ends in {path.suffix or 'nothing'}; it can be {', '.join(cli.PICTURES)}")
+    path: Path | None = options.out
+    if path is None and not options.findings and options.gradcheck is None:
+        raise cli.Refused("give --out FILE, --findings or --gradcheck")
+    if path is not None and path.suffix not in (*cli.PICTURES, ".html"):
+        raise cli.Refused(f"{path} ends in {path.suffix or 'nothing'}; it can be {', '.join(cli.PICTURES)} or .html")
+    if options.play and (path is None or path.suffix not in (".json", ".html")):
+        raise cli.Refused("--play puts what was played into a file of JSON, or of HTML: give --out F.json")
     file, _, function = str(options.project).rpartition(":")
     if function.isidentifier() and file.endswith(".py"):
         return _of_file(options, Path(file), function)
     if options.project.suffix == ".py":
         return _of_file(options, options.project, "")
-    _write(_of_project(options), options)
-    return 0
+    from app import cli_autograd_asked
+
+    return cli_autograd_asked.of_project(options)
 
 
-def _of_project(options: argparse.Namespace) -> Tape:
-    """One batch of the project's data through its net."""
-    from app import cli, inspection, own_layers, preflight
-
-    project = cli.read(options)
-    analysis = cli.sound(project)
-    from app.autograd.capture import CaptureError
-    from app.data.sources import DataError
-
-    job = preflight.job(project, analysis, str(options.data) if options.data else None)
-    labels = inspection.node_labels(project.graph, own_layers.ops_of(project))
-    try:
-        return inspection.capture_batch(job, labels, train=not options.eval, batch=options.batch)
-    except (CaptureError, DataError) as error:
-        raise cli.Refused(str(error), 1) from error
+def plays(options: argparse.Namespace) -> bool:
+    """Whether the pass has to be played for what is written."""
+    return options.out is not None and (options.play or options.out.suffix == ".html")
 
 
 def _of_file(options: argparse.Namespace, file: Path, function: str) -> int:
     """Run a file in a process of its own; what it prints goes to stderr."""
-    from app import cli, model_import, snippet_child
+    from app import cli, cli_autograd_asked, model_import, snippet_child
     from app.autograd.snippets import Limits, Snippet
 
+    cli_autograd_asked.refuse_options(options)
+    if (options.findings or options.gradcheck is not None) and not function:
+        raise cli.Refused("--findings and --gradcheck are of a net or a function: give FILE.py:FUNCTION")
     text = _trusted(options, file)
     try:
         inputs = tuple((one.shape, one.dtype) for one in map(model_import.parse_input, options.input))
@@ -90,15 +95,19 @@ def _of_file(options: argparse.Namespace, file: Path, function: str) -> int:
         raise cli.Refused(str(error)) from error
     if not (options.timeout > 0 and options.memory > 0):
         raise cli.Refused("--timeout and --memory are numbers above 0")
-    snippet = Snippet(text, file.name, function, inputs, str(file.resolve().parent))
+    snippet = Snippet(text, file.name, function, inputs, str(file.resolve().parent), plays(options), options.findings,
+                      options.gradcheck)  # fmt: skip
     answer = snippet_child.run(snippet, Limits(options.timeout, int(options.memory * (1 << 30))))
     sys.stderr.write(answer.output)
     graph = _wanted(answer, options.of)
-    if graph is not None:
-        _write(graph.tape, options, _told(answer, graph))
-    if answer.error is not None or answer.ended != "done" or graph is None:
+    if graph is not None and options.out is not None:
+        write(graph.tape, options, _told(answer, graph), graph.played, graph.stopped)
+    for line in answer.told:
+        print(cli.printable(line))
+    looked = options.out is None and answer.told
+    if answer.error is not None or answer.ended != "done" or (graph is None and not looked):
         raise cli.Refused(f"{options.project}: {_why(answer, options.of)}", 1)
-    return 0
+    return int(answer.found > 0)
 
 
 def _trusted(options: argparse.Namespace, file: Path) -> str:
@@ -137,23 +146,36 @@ def _told(answer: SnippetAnswer, graph: Graph) -> dict[str, Any]:
     return {"of": graph.name, "freed_at": graph.freed_at, "tensors": [asdict(tensor) for tensor in answer.tensors]}
 
 
-def _write(tape: Tape, options: argparse.Namespace, told: dict[str, Any] | None = None) -> None:
-    """Write the picture or the data, and print where that is."""
+def write(
+    tape: Tape, options: argparse.Namespace, told: dict[str, Any] | None, played: PassResult | None, stopped: str = ""
+) -> None:
+    """Write the picture, the page or the data, and print where that is; `told` is what a file has to say beside it."""
     from app import cli
+    from app.autograd.replay_html import played_json, replay_html
     from app.autograd.tape import to_json
 
     path: Path = options.out
+    if plays(options) and played is None:
+        raise cli.Refused(stopped or "backward cannot be played: a backward pass of the file itself freed the graph. "
+                          "Leave it out, or give it retain_graph=True", 1)  # fmt: skip
     if path.suffix == ".json":
-        cli.write_text(path, json.dumps({**to_json(tape), **(told or {})}, indent=1) + "\n")
+        more = {"played": played_json(played, stopped)} if played is not None else {}
+        cli.write_text(path, json.dumps({**to_json(tape), **(told or {}), **more}, indent=1) + "\n")
         return
     from app.autograd.blocks import group_by_block
-    from app.autograd.drawing import to_drawing
-    from app.autograd.grouping import group_by_layer
+    from app.autograd.drawing import draw
+    from app.autograd.grouping import fold, group_by_layer, opened
 
+    groups = group_by_block(tape) if options.group == "block" else group_by_layer(tape)
+    everything = frozenset(group.key for group in groups)
     # The lines of a snippet are few, and one box a line would not say what autograd did.
-    unfolded: frozenset[str] | None = None
-    blocks, grouped = options.group == "block", options.group != "none"
-    if told is None or options.unfolded:
-        groups = group_by_block(tape) if blocks else group_by_layer(tape)
-        unfolded = frozenset(group.key for group in groups) if options.unfolded else frozenset()
-    print(cli.picture(to_drawing(tape, unfolded, grouped=grouped, blocks=blocks), path))
+    unfolded = everything if options.unfolded else frozenset() if told is None else opened(groups)
+    grouped = options.group != "none"
+    folded = fold(tape, groups, unfolded if grouped else everything)
+    drawing = draw(tape, folded, grouped=grouped)
+    if path.suffix == ".html":
+        assert played is not None
+        title = f"{options.project.name.removesuffix('.tape')}: backward"
+        cli.write_text(path, replay_html(tape, folded, drawing, played, title=title, failed=stopped))
+        return
+    print(cli.picture(drawing, path))

@@ -49,7 +49,8 @@ ARROWS = {
     "cli_evaluate": "cli project preflight training data export runs",
     "cli": f"cli_autograd cli_data cli_try cli_evaluate cli_export cli_import cli_train cli_runs views {PURE} doctor"
     " run_output",
-    "cli_autograd": "cli snippet_child autograd model_import inspection own_layers preflight data trust",
+    "cli_autograd": "cli cli_autograd_asked snippet_child autograd model_import trust",
+    "cli_autograd_asked": "cli cli_autograd autograd inspection own_layers preflight data",
     "views": f"{GLUE} {PURE} import_child snippet_child model_import doctor",
     "model_import": "project builder",
     "import_child": "model_import project project_file builder export remote.process",  # in which a model is read

@@ -124,7 +124,8 @@ def test_it_stands_by_itself() -> None:
 
 HOSTILE = [
     "</script><script>canary()</script>", "<img src=x onerror=canary()>", '"><svg onload=canary()>', "<!--", "]]>",
-    "javascript:canary()", "&lt;script&gt;", "@DATA@", "@SCRIPT@", "\u2028canary()", "\x00\x1b[2J", "${canary()}", "\ud800",
+    "javascript:canary()", "&lt;script&gt;", "@DATA@", "@SCRIPT@", "\u2028canary()", "\x00\x1b[2J", "${canary()}",
+    "\ud800",
 ]  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from app.layout.hanging import Rect
 CATEGORIES = ("io", "conv", "linear", "act", "norm", "shape", "drop", "merge", "seq", "block", "loss")
 NUMBER = 46.0  # px that a norm takes beside an arrow
 UNNAMED = "\N{NO-BREAK SPACE}"  # the label of an arrow that is given room for its norm alone
-CHIP, LINE, MARGIN = 15.0, 17.0, 14.0
+CHIP, LINE, MARGIN = 15.0, 17.0, 22.0
 
 Point = tuple[float, float]
 
@@ -93,8 +93,8 @@ def _box(key: int, box: Box, rect: Rect) -> Iterator[str]:
 
 
 def _with_chips(box: Box, size: tuple[float, float]) -> tuple[float, float]:
-    """A box that has room for its chips side by side, and for the bar of how far it is."""
-    width = max(size[0], sum(_chip_width(chip) + 4 for chip in box.chips) + 14)
+    """A box that has room for its name and the badge, its chips side by side, and the bar of how far it is."""
+    width = max(size[0], len(box.title) * 7.4 + 26, sum(_chip_width(chip) + 4 for chip in box.chips) + 14)
     return width, size[1] + (3 if box.chips else 4 if box.shape == "folded" else 0)
 
 

@@ -10,6 +10,8 @@ import sys
 import traceback
 import types
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -18,9 +20,14 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from app.autograd import layers, snippet_tape
+from app.autograd.live import LiveGraph
+from app.autograd.look_into import findings, gradcheck, gradcheck_function
 from app.autograd.snippet_names import Names
 from app.autograd.snippet_tape import MOST_NODES, SnippetRecorder, SnippetSource
 from app.autograd.snippets import Ending, Graph, Snippet, SnippetAnswer, SnippetError
+from app.autograd.subject import Subject
+from app.autograd.walk import walk
+from app.autograd.whole_pass import play_through
 
 SEED = 0
 LAST = "_"  # the name under which the value of a last expression is kept, as at Python's prompt
@@ -70,6 +77,8 @@ class _Session:
         self._scope = self.module.__dict__
         self._local: dict[str, Any] = {}
         self._results: dict[str, Tensor] = {}
+        self._made: Any = None
+        self._inputs: tuple[Tensor, ...] = ()
         self._last = ""
         if not snippet.function:
             self._scope.update(torch=torch, nn=nn, F=nn.functional)
@@ -110,9 +119,10 @@ class _Session:
         name, function = self._snippet.function, self._scope.get(self._snippet.function)
         if not callable(function):
             raise LookupError(f"{self._snippet.name} has no function {name}")
-        inputs = tuple(_drawn(shape, dtype) for shape, dtype in self._snippet.inputs)
+        self._inputs = inputs = tuple(_drawn(shape, dtype) for shape, dtype in self._snippet.inputs)
         if not inputs and not _wants_nothing(function):
             raise TypeError(f"{name} takes arguments: say what with --input 1x3x32x32")
+        self._made = function
         with _locals_of(getattr(function, "__code__", None), self._local):
             made = function() if _wants_nothing(function) else function(*inputs)
         if not isinstance(made, Tensor) and callable(made):
@@ -120,6 +130,7 @@ class _Session:
                 raise TypeError(f"{name} gives back {type(made).__name__}: say what that takes with --input 1x3x32x32")
             if isinstance(made, nn.Module):
                 self._local = {name: made}
+            self._made = made
             self._local.update({f"input{place or ''}": one for place, one in enumerate(inputs)})
             made = made(*inputs)
         found = [leaf for leaf in tree_leaves(made) if isinstance(leaf, Tensor)]
@@ -167,12 +178,51 @@ class _Session:
             if graphs and (nodes > MOST_NODES or len(graphs) == MOST_GRAPHS):
                 break
             graphs.append(graph)
+        if graphs and self._snippet.play and graphs[0].freed_at is None:
+            graphs[0] = self._played(graphs[0], ends[graphs[0].name])
+        told, found = self._looked_into() if error is None else ([], 0)
         words = unread
         if not words and graphs and _compiles(self._snippet.text):
             words = DEAF
         elif not (words or graphs or error):
             words = _why_no_graph(names)
-        return SnippetAnswer(_ending(error), words, names.rows(), tuple(graphs), error, "", seconds)
+        return SnippetAnswer(
+            _ending(error), words, names.rows(), tuple(graphs), error, "", seconds, tuple(told), found
+        )  # fmt: skip
+
+    def _played(self, graph: Graph, tensor: Tensor) -> Graph:
+        """A graph with its backward pass, from ones where the tensor is no single number."""
+        live = LiveGraph(graph.tape, walk([tensor])[0], [tensor], nn.Module(), (), None)
+        try:
+            played, stopped = play_through(live, ones=True)
+        except Exception as error:  # hooks and Functions of a person's own raise what they like
+            return replace(graph, stopped=f"Backward cannot be played: {type(error).__name__}: {error}")
+        return replace(graph, played=played, stopped=stopped)
+
+    def _looked_into(self) -> tuple[list[str], int]:
+        """What the detectives and the gradient check say of what the function is or gave back."""
+        snippet, made = self._snippet, self._made
+        if not snippet.findings and snippet.gradcheck is None:
+            return [], 0
+        lines: list[str] = []
+        found = 0
+        try:
+            if isinstance(made, nn.Module):
+                subject = Subject(made, self._inputs, source=self._source, train=made.training, seed=SEED)
+                asked = [partial(findings, subject)] if snippet.findings else []
+                if snippet.gradcheck is not None:
+                    asked.append(partial(gradcheck, subject, snippet.gradcheck))
+            elif snippet.findings or snippet.gradcheck or not self._inputs:
+                return [f"error: {snippet.function} gives back no nn.Module; that is what is looked into, "
+                        "and --gradcheck alone takes a function that has --input."], 1  # fmt: skip
+            else:
+                asked = [partial(gradcheck_function, made, self._inputs, snippet.function)]
+            for ask in asked:
+                more, count = ask()
+                lines, found = lines + more, found + count
+        except Exception as error:  # the person's own code runs there, and may raise what it likes
+            return [*lines, f"error: {error or type(error).__name__}"], found + 1
+        return lines, found
 
     def _ends(self, names: Names, last: Any) -> dict[str, Tensor]:
         """Tensors with a graph, by name: the result of a function, a last expression, `loss`, the one that a backward

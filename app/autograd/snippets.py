@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from app import resources
+from app.autograd.steps import PassResult
 from app.autograd.tape import Tape
 
 Ending = Literal["done", "failed", "time", "memory", "stopped", "died"]
@@ -32,6 +33,9 @@ class Snippet:
     With `function` the text is a file of which that function is called, with `inputs` (shapes and dtypes) drawn at
     random; one that gives back a module or another function has that called with them. `folder` is where the imports
     of the text are looked for first, "" for nowhere.
+
+    With `play` the backward pass of the first graph is played. `findings` and `gradcheck` (a layer, "" for all, None
+    for no check) look into the net that the function gives back.
     """
 
     text: str
@@ -39,6 +43,9 @@ class Snippet:
     function: str = ""
     inputs: tuple[tuple[tuple[int, ...], str], ...] = ()
     folder: str = ""
+    play: bool = False
+    findings: bool = False
+    gradcheck: str | None = None
 
 
 @dataclass(frozen=True)
@@ -66,12 +73,15 @@ class NamedTensor:
 class Graph:
     """The graph below one tensor. `freed_at` is the line whose backward freed it, 0 if no line is known for that.
 
-    Of a graph that was freed the tape shows how it was before, where that was seen.
+    Of a graph that was freed the tape shows how it was before, where that was seen. `played` is its backward pass where
+    that was asked for and can be played, `stopped` why that ended before its last step.
     """
 
     name: str
     tape: Tape
     freed_at: int | None = None
+    played: PassResult | None = None
+    stopped: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,7 +98,8 @@ class SnippetError:
 class SnippetAnswer:
     """What a snippet left: its named tensors, the graphs below them (the chosen one first), what it printed.
 
-    `ended` says how; `words` says it as a sentence, and why there is no graph where there is none.
+    `ended` says how; `words` says it as a sentence, and why there is no graph where there is none. `told` are the lines
+    of the detectives and the gradient check, `found` how many errors and warnings they tell of.
     """
 
     ended: Ending = "done"
@@ -98,6 +109,8 @@ class SnippetAnswer:
     error: SnippetError | None = None
     output: str = ""
     seconds: float = 0.0
+    told: tuple[str, ...] = ()
+    found: int = 0
 
     @property
     def graph(self) -> Graph | None:
