@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QCoreApplication, QObject
 
 from app.autograd.drawing import summary
 from app.autograd.grouping import LayerGroup
@@ -68,6 +68,9 @@ class TapeControl(QObject):
         player.stood.connect(self._stood)
         player.troubled.connect(self._troubled)
         player.let_go_of.connect(self._let_go_of)
+        application = QCoreApplication.instance()
+        if application is not None:  # a thread that goes on must not outlive the program
+            application.aboutToQuit.connect(self.close)
 
     # -- commands ------------------------------------------------------------------------------------------------------
 
