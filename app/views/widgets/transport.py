@@ -203,7 +203,7 @@ class BackwardTransport(Deck):
         "at_start": Look(("step", "run", "to_end")),
         "ready": Look(("to_start", "step_back", "step", "run", "to_end")),
         "running": Look(("to_start", "step_back", "step", "run", "to_end"), "run", "backBg", "back"),
-        "at_end": Look(("to_start", "step_back")),
+        "at_end": Look(("to_start", "step_back", "run")),
     }
 
     def __init__(self, parent: QWidget | None = None) -> None:
