@@ -64,9 +64,11 @@ class CaptureOptions:
         if self.data == "random":
             found.append("random inputs")
         if not self.loss:
-            which = f"output {', '.join(str(place + 1) for place in self.outputs)}" if self.outputs else "outputs"
+            numbers = ", ".join(str(place + 1) for place in self.outputs)
+            which = f"output {numbers} itself" if len(self.outputs) == 1 else \
+                " ".join(filter(None, ("outputs", numbers, "themselves")))
             kind = f"one-hot {self.index}" if self.vector == "one-hot" else self.vector
-            found.append(f"{which} themselves, vector {kind}")
+            found.append(f"{which}, vector {kind}")
         if self.amp:
             found.append(f"autocast {self.amp}")
         if self.checkpoint:
