@@ -201,7 +201,7 @@ class PlaybackThread(QThread):
         playback = None
         try:
             playback = Playback(graph)
-            self.told.emit(Kept(graph.tape, _same(graph.tape, self._expected)))
+            self.told.emit(Kept(graph.tape, drawn_alike(graph.tape, self._expected)))
             while (waiting := self._next()) is not None:
                 request, turn = waiting
                 self._do(playback, request, turn)
@@ -308,7 +308,7 @@ def _change(playback: Playback, request: Edit) -> Any:
     return changed
 
 
-def _same(tape: Tape, expected: Tape | None) -> bool:
+def drawn_alike(tape: Tape, expected: Tape | None) -> bool:
     """Whether two tapes are drawn alike, so that numbers of the one belong to the other."""
     return expected is not None and (tape.nodes, tape.edges, tape.order) == (
         expected.nodes, expected.edges, expected.order,

@@ -19,7 +19,7 @@ from app.drawing import Drawing
 from app.inspection import batch_subject, capture_batch, hold_batch, node_labels
 from app.settings import Settings
 from app.views.live import Live
-from app.views.picture_export import PictureExport
+from app.views.picture_export import Pages, PictureExport
 from app.views.training.session import RunSession
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class AutogradControl(QObject):
         # Makes what the newest graph came from ready for detectives: `subject(batch=2)`. None before a capture.
         self.subject: Callable[..., Subject] | None = None
         self.pictures = PictureExport(background, settings, window)
+        self.pages: Pages = {}  # what the net's own graph can be written as beside a picture
         self.pictures.said.connect(self.said)
         self.pictures.refused.connect(self.refused)
         room.captureRequested.connect(self.capture)
@@ -110,7 +111,8 @@ class AutogradControl(QObject):
 
     def choose_file(self, drawing: Drawing) -> None:
         """Ask where to, then draw the view as it stands."""
-        self.pictures.choose_file(drawing, "Export the graph", f"{self._document.project.name}-autograd")
+        pages = self.pages if drawing is self._room.drawing() else None  # a snippet's graph asks here too
+        self.pictures.choose_file(drawing, "Export the graph", f"{self._document.project.name}-autograd", pages)
 
 
 def _prepared(job: Job, labels: Any, **choices: Any) -> Tape:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from app.drawing import Drawing
 from app.settings import Settings
 
 FILTERS = "SVG (*.svg);;PDF (*.pdf);;PNG (*.png);;DOT (*.dot);;JSON (*.json)"
+# Ending -> the words of the dialog's list, and who writes such a file.
+Pages = dict[str, tuple[str, Callable[[Path], None]]]
 
 
 class PictureExport(QObject):
@@ -26,14 +29,19 @@ class PictureExport(QObject):
         super().__init__(window)
         self._background, self._settings, self._window = background, settings, window
 
-    def choose_file(self, drawing: Drawing, title: str, stem: str) -> None:
-        """Ask where to, then write the drawing as it stands."""
+    def choose_file(self, drawing: Drawing, title: str, stem: str, others: Pages | None = None) -> None:
+        """Ask where to, then write the drawing as it stands; `others` are what else it can be written as."""
         start = self._settings.export_folder / f"{stem}.svg"
-        name, chosen = QFileDialog.getSaveFileName(self._window, title, str(start), FILTERS)
+        filters = ";;".join([FILTERS, *(words for words, _ in (others or {}).values())])
+        name, chosen = QFileDialog.getSaveFileName(self._window, title, str(start), filters)
         if name:
             path = Path(name)
             suffix = chosen.partition("*")[2].rstrip(")") or ".svg"
-            self.export(drawing, path if path.suffix else path.with_suffix(suffix))
+            path = path if path.suffix else path.with_suffix(suffix)
+            if others and (other := others.get(path.suffix.lower())):
+                other[1](path)
+            else:
+                self.export(drawing, path)
 
     def export(self, drawing: Drawing, path: Path) -> None:
         """Write a drawing; what its file ends in says in which form."""

@@ -21,6 +21,7 @@ from app.views.autograd.player import LOADING, PLAYING, Player
 from app.views.autograd.step_list import StepList
 from app.views.autograd.tape_page import TapePage
 from app.views.docks import PageHeights
+from app.views.replay_control import ReplayControl
 
 if TYPE_CHECKING:
     from app.views.autograd.inspector import Sections
@@ -48,6 +49,7 @@ class TapeControl(QObject):
         window.tape_inspector.above += [self._of_net(self._norms), self._of_net(self._look)]
         self._refreshed = 0.0
         player.moved.connect(lambda _before, _now: self._refresh())
+        self.replay = ReplayControl(window, player, self)
         self.steps = StepList(player)
         window.left.pane.add("steps", "Steps", "autograd", self.steps)
         window.centre.shown.connect(self._centre_shown)
@@ -106,6 +108,11 @@ class TapeControl(QObject):
         node = self.selected_node()
         if node is not None:
             self.player.toggle_break(node)
+
+    def export_replay(self) -> None:
+        """Write a page that plays the backward pass."""
+        self.show()
+        self.replay.ask()
 
     def _moving(self, move: Callable[[], None]) -> None:
         self.show()

@@ -89,6 +89,11 @@ class Player(QObject):
         return len(self.tape.order) if self.tape is not None else 0
 
     @property
+    def hold(self) -> Hold | None:
+        """How the batch is run and kept once more."""
+        return self._hold
+
+    @property
     def keeps(self) -> bool:
         """Whether a graph is kept alive."""
         return self._thread is not None
