@@ -269,7 +269,7 @@ def _autograd(window: MainWindow, actions: Actions) -> None:
     actions.add(menu, "step-back", "Step &back", tape("back"), "Ctrl+F10", "step-back", "Undo the last backward step")
     actions.add(menu, "run-to-selected", "&Run to selected", tape("run_to_selected"), "Ctrl+F9", "to-end")
     actions.add(menu, "break-at-selected", "Break at se&lected", tape("break_at_selected"), "Shift+F9", "record")
-    actions.add(menu, "html-replay", "Export an &HTML replay…", tape("export_replay"), "", "export",
+    actions.add(menu, "html-replay", "Export an HT&ML replay…", tape("export_replay"), "", "export",
                 "A page of its own that plays the backward pass")  # fmt: skip
     menu.addSeparator()
 

@@ -73,7 +73,6 @@
     arrow.classList.toggle("reached", reached);
     arrow.classList.toggle("faint", some && norm < DASHED);
     arrow.classList.toggle("wrong", wrong);
-    arrow.querySelector(".way").setAttribute("stroke-width", String(some ? width(norm) : 1.2));
     arrow.querySelector(".way").style.strokeWidth = `${some ? width(norm) : 1.2}px`;
     arrow.querySelector(".norm").textContent = some ? figure(norm) : reached ? "none" : "";
     const words = known.length > 1 ? `Gradient norm ${figure(norm)} of ${known.length} gradients together`
@@ -219,7 +218,7 @@
 
   const rows = data.steps.map((step, place) => {
     const row = make("li"), what = make("span", "", "what"), norm = step.norm;
-    what.append(make("span", step.name), make("span", `  ${step.layer}`, "where"));
+    what.append(make("span", step.name), make("span", step.layer, "where"));
     row.append(make("span", String(place + 1), "number"), what, make("span", norm === null ? "none" : figure(norm), norm === null || finite(norm) ? "norm" : "norm bad"));
     row.addEventListener("click", () => stepTo(place + 1));
     return row;
@@ -253,9 +252,10 @@
   by("play").addEventListener("click", () => playing ? pause() : play());
   by("forth").addEventListener("click", () => stepTo(position + 1));
   by("end").addEventListener("click", () => stepTo(total));
-  for (const [key, part] of Object.entries(parts)) {
-    const place = data.steps.findIndex(step => step.keys[0] === Number(key));
-    if (place >= 0) part.addEventListener("click", () => stepTo(place + 1));
+  const first = new Map();
+  data.steps.forEach((step, place) => { if (!first.has(step.keys[0])) first.set(step.keys[0], place + 1); });
+  for (const [key, step] of first) {
+    if (parts[key]) parts[key].addEventListener("click", () => stepTo(step));
   }
   function zoom(wanted) {
     const graph = by("graph"), box = graph.viewBox.baseVal;
@@ -287,5 +287,6 @@
   data.arrows.forEach((_, place) => showArrow(place));
   data.parts.forEach((_, key) => showPart(key, false));
   fit();
-  go(Number(location.hash.slice(1)) || 0);
+  if (scale < 0.5) zoom(0.5);  // small enough to look round in, large enough to read; what runs is scrolled to
+  go(Math.floor(Number(location.hash.slice(1))) || 0);
 })();
