@@ -1,8 +1,12 @@
-"""What recording all gradient norms costs a training step (aim: at most 1.10 of it), and what it costs once it is off.
+"""What recording all gradient norms costs a training step (aim: at most 1.10 of it), what it costs once it is off, and
+how long a backward pass takes that is played node by node.
 
-Two nets: the bundled MNIST net at the batch size of its project, and torchvision's resnet18 at batch 16, on noise of
-the right shape. A figure is the CPU time that the process takes for a step with the recorder on by that of a plain
-step, measured in turns in the same process.
+Recorded are two nets: the bundled MNIST net at the batch size of its project, and torchvision's resnet18 at batch 16,
+on noise of the right shape. A figure is the CPU time that the process takes for a step with the recorder on by that of
+a plain step, measured in turns in the same process.
+
+Played are torchvision's resnet152 on two pictures of 32x32 and chains of 5,000 and 20,000 multiplications, by a number
+and by a weight: the CPU time of the whole pass on one thread, every gradient measured, by that of a plain backward.
 
     python benchmarks/bench_tape.py [short]
 """
@@ -13,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -75,9 +80,75 @@ def measured(name: str, rounds: int) -> list[Figure]:
     ]
 
 
+def chain(length: int, weighted: bool) -> Any:
+    """A net of `length` multiplications in a row, by a number or by a weight."""
+    import torch
+    from torch import nn
+
+    class Chain(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.full((4,), 1.0001))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            factor = self.weight if weighted else 1.0001
+            x = x * self.weight
+            for _ in range(length):
+                x = x * factor
+            return x
+
+    return Chain()
+
+
+def resnet152() -> Any:
+    from app.torchvision_import import import_torchvision
+
+    return import_torchvision("models").resnet152()
+
+
+# Name: the net, and the shape of its input.
+PLAYED: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
+    "resnet152": (resnet152, (2, 3, 32, 32)),
+    "chain of 5,000": (lambda: chain(5_000, False), (2, 4)),
+    "chain of 20,000": (lambda: chain(20_000, False), (2, 4)),
+    "chain of 20,000 with a weight in each": (lambda: chain(20_000, True), (2, 4)),
+}
+
+
+def played(name: str, rounds: int) -> Figure:
+    """A whole pass of one of `PLAYED`, played, against a plain backward of the same graph."""
+    import torch
+
+    from app.autograd.capture import hold
+    from app.autograd.playback import Playback
+
+    make, shape = PLAYED[name]
+    torch.set_num_threads(1)  # threads that wait for one another would count
+    torch.manual_seed(0)
+    x = torch.randn(shape)
+    with hold(make(), x, lambda out, _target: out.sum()) as graph:
+        playback = Playback(graph)
+
+        def play() -> float:
+            playback.seek(0)
+            started = time.process_time()
+            playback.run()
+            return time.process_time() - started
+
+        def backward() -> float:
+            started = time.process_time()
+            graph.ends[0].backward(retain_graph=True)
+            return time.process_time() - started
+
+        backward()  # warm-up
+        ours, theirs = in_turns(play, backward, rounds)
+        return Figure(f"{name}: all {len(playback):,} nodes played", "CPU s", ours, theirs)
+
+
 def main(arguments: list[str]) -> None:
     rounds = 3 if "short" in arguments else ROUNDS
-    publish("tape", [figure for name in NETS for figure in measured(name, rounds)])
+    recorded = [figure for name in NETS for figure in measured(name, rounds)]
+    publish("tape", recorded + [played(name, min(rounds, 3)) for name in PLAYED])
 
 
 if __name__ == "__main__":
