@@ -440,11 +440,11 @@ def test_a_block_of_the_library_comes_into_another_project(hand: Hand) -> None:
     hand.answer("Residual")
     assert (window.library_control.folder / "Residual.tape").is_file()
     window.document.new(Project("other"))
-    assert window.palette_view.model.index_of("library.Residual").isValid()
+    hand.qtbot.waitUntil(lambda: window.palette_view.model.index_of("library.Residual").isValid())
     new = hand.canvas.add_op("library.Residual")
     assert hand.project.graph.nodes[new].op == "block.Residual"
     assert set(hand.project.blocks) == {"Residual"}
-    assert not window.palette_view.model.index_of("library.Residual").isValid()
+    hand.qtbot.waitUntil(lambda: not window.palette_view.model.index_of("library.Residual").isValid())
     hand.key(Qt.Key.Key_Z, CTRL)
     assert not hand.project.blocks
 
