@@ -126,8 +126,10 @@ class NodesItem(QGraphicsItem):
         wanted = list(_things(wires, nodes, area, view, view.m11()))
         painter.setWorldTransform(QTransform())
         painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)  # their edges are clear, and it takes long
         hurry, self._zoom = scale[0] != self._zoom or self._rest.isActive(), scale[0]
         sharp = self._sprites.draw(painter, wanted, scale, hurry)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setWorldTransform(view)
         if not sharp:
             self._rest.start(REST if hurry else 0)
