@@ -221,5 +221,3 @@ def test_the_command_trains_in_a_process_of_its_own_and_prints_the_same_lines(tm
         assert cli.run(["train", project, "--out", str(tmp_path / name), "--epochs", "1", "--json", *more]) == 0
         told.append(capsys.readouterr().out.splitlines())
     assert told[0] == told[1] and len(told[0]) > 20
-    several = ["train", project, "--out", str(tmp_path / "x"), "--processes", "2", "--resume", str(tmp_path / "own")]
-    assert cli.run(several) == 2 and "several processes" in capsys.readouterr().err
