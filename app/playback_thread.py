@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import time
+import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -114,11 +115,15 @@ class Looked:
 
 @dataclass(frozen=True)
 class Trouble:
-    """Something could not be done; `node` is the backward node that raised, if one did."""
+    """Something could not be done; `node` is the backward node that raised, if one did.
+
+    `traceback` is there where the fault is the program's own.
+    """
 
     title: str
     reason: str
     node: int | None = None
+    traceback: str = ""
 
 
 @dataclass(frozen=True)
@@ -205,8 +210,9 @@ class PlaybackThread(QThread):
             while (waiting := self._next()) is not None:
                 request, turn = waiting
                 self._do(playback, request, turn)
-        except Exception as error:
-            self.told.emit(Trouble("The backward pass cannot be played", f"{error}"))
+        except Exception as error:  # nobody foresaw it: what torch and the net may raise is told by `_do`
+            reason, trace = f"{type(error).__name__}: {error}", traceback.format_exc()
+            self.told.emit(Trouble("The backward pass cannot be played", reason, traceback=trace))
         finally:
             if playback is not None:
                 playback.release()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from app.frozen import FrozenMap
 from app.source import InputSpec, Source
@@ -42,11 +42,18 @@ class CrossEntropy:
     params: dict[str, object] = {}
 
 
+def capture_source(*given: Any, **more: Any) -> Tape:
+    """The graph of a text's batch, which is let go of."""
+    from app.autograd.capture import hold_source
+
+    with hold_source(*given, **more) as graph:
+        return graph.tape
+
+
 @cache
 def small_tape() -> Tape:
     import torch
 
-    from app.autograd.capture import capture_source
     from app.autograd.tape import Label
 
     labels = {

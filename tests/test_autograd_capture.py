@@ -17,11 +17,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
-from app.autograd.capture import CaptureError, ForwardFailed, NoGraph, capture, capture_source
+from app.autograd.capture import CaptureError, ForwardFailed, NoGraph, capture
 from app.autograd.tape import Label, to_json
 from app.autograd.walk import execution_order, walk
 from app.frozen import FrozenMap
 from app.source import InputSpec, Source
+from tests.autograd_tapes import capture_source
 
 
 @dataclass(frozen=True)

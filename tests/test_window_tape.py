@@ -316,6 +316,21 @@ def _fail(words: str) -> LiveGraph:
     raise ValueError(words)
 
 
+def test_a_fault_of_the_player_is_told_with_its_traceback(window, qtbot, monkeypatch) -> None:
+    from app.autograd.playback import Playback
+    from app.views.dialogs.message import ErrorDialog
+
+    def broken(self: Playback) -> None:
+        raise KeyError("lost")
+
+    monkeypatch.setattr(Playback, "step", broken)
+    deck(window, "step")
+    qtbot.waitUntil(lambda: bool(window.findChildren(ErrorDialog)), timeout=60_000)
+    (dialog,) = window.findChildren(ErrorDialog)
+    assert "KeyError" in dialog.details.toPlainText() and window.room.banner.isVisible()
+    dialog.close()
+
+
 def test_pause_ends_what_plays(window, qtbot) -> None:
     player = window.tape_control.player
     player.set_speed(1.0)

@@ -102,26 +102,6 @@ def hold(
     return graph
 
 
-def capture_source(
-    source: Source,
-    x: Tensor | tuple[Tensor, ...],
-    y: Tensor | None,
-    loss: LossChoice | None,
-    seed: int,
-    *,
-    state_dict: Mapping[str, Tensor] | None = None,
-    train: bool = True,
-    device: str = "cpu",
-    labels: Mapping[str, Label] | None = None,
-    ready: Callable[[Tensor], Tensor] | None = None,
-) -> Tape:
-    """As `hold_source`, and let go of it."""
-    with hold_source(
-        source, x, y, loss, seed, state_dict=state_dict, train=train, device=device, labels=labels, ready=ready
-    ) as graph:
-        return graph.tape
-
-
 def hold_source(
     source: Source,
     x: Tensor | tuple[Tensor, ...],

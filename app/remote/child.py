@@ -320,7 +320,8 @@ class _Child:
         told = self._stderr.text()
         # What it told last is lost with it; the mark is not.
         self.epoch, self.step = max((self.epoch, self.step), self._marked())
-        where = f"in step {self.step + 1:,}" if self.started else "before its first step"
+        began = self.started or self.epoch > 0  # of a quick death, the mark may be all that was told
+        where = f"in step {self.step + 1:,}" if began else "before its first step"
         message = f"The process of the run {how or process.ending_words(code, self._kills)} {where}."
         node = crashed_node(told, self.job.source)
         return Failed("process", message, self._kept(), told, node, self.epoch, self.step)

@@ -189,6 +189,8 @@ class TapeControl(QObject):
 
     def _troubled(self, trouble: Trouble) -> None:
         self._window.room.show_error(trouble.title, trouble.reason)
+        if trouble.traceback:
+            self._window.show_unexpected(f"{trouble.title}: {trouble.reason}", trouble.traceback)
         if trouble.node is not None:
             self._window.room.reveal(trouble.node)
 
