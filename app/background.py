@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from threading import Condition
 from typing import Any
 
-from PySide6.QtCore import QObject, Qt, QThread, Signal, Slot
+from PySide6.QtCore import QObject, Qt, QThread, QTimer, Signal, Slot
 
 FEW = 20  # modules that are imported by a question without more ado
 
@@ -96,6 +96,10 @@ class Background(QObject):
         self._open: dict[int, tuple[str, Callable[[Any], None], Callable[[Failure], None] | None]] = {}
         self._newest: dict[str, int] = {}
         self._closed = False
+        self._arrived: deque[tuple[int, Any]] = deque()
+        self._next = QTimer(self)
+        self._next.setSingleShot(True)
+        self._next.timeout.connect(self._hand_over)
         self._worker = _Worker(self)
         self._worker.answered.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
         self._worker.start()
@@ -149,6 +153,14 @@ class Background(QObject):
 
     @Slot(int, object)
     def _deliver(self, number: int, answer: Any) -> None:
+        """One answer a turn of the event loop: two that come at once would hold the window for the sum of them."""
+        self._arrived.append((number, answer))
+        self._next.start(0)
+
+    def _hand_over(self) -> None:
+        number, answer = self._arrived.popleft()
+        if self._arrived:
+            self._next.start(0)
         if number not in self._open:
             return
         key, on_answer, on_error = self._open.pop(number)

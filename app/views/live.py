@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app import preflight, start_weights
+from app import preflight, start_weights, torch_loading
 from app.background import Background, Failure
 from app.builder.catalog import Catalog
 from app.builder.graph import Graph
@@ -38,6 +38,7 @@ def _load_torch() -> Torch:
     """Import torch and run one call on meta tensors, whose first use imports a good deal more."""
     gc.disable()  # there is no garbage in what is imported, and every look for it holds the window
     try:
+        torch_loading.preload()
         import torch
 
         from app.builder import analysis  # noqa: F401

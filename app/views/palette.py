@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from PySide6.QtCore import QAbstractItemModel, QEvent, QMimeData, QModelIndex, QObject, QPoint, Qt, Signal
-from PySide6.QtGui import QContextMenuEvent, QDrag, QKeyEvent, QMouseEvent
+from PySide6.QtCore import QEvent, QMimeData, QModelIndex, QObject, QPoint, Qt, Signal
+from PySide6.QtGui import QContextMenuEvent, QDrag, QKeyEvent, QMouseEvent, QStandardItem, QStandardItemModel
 from PySide6.QtWidgets import QAbstractItemView, QStackedWidget, QTreeView, QVBoxLayout, QWidget
 
 from app.background import Background
@@ -27,7 +27,6 @@ NO_BLOCKS = "Select nodes, press Ctrl+G"
 _SEEN = Qt.ItemFlag.ItemIsEnabled
 _CHOSEN = _SEEN | Qt.ItemFlag.ItemIsSelectable
 _DRAGGED = _CHOSEN | Qt.ItemFlag.ItemIsDragEnabled
-_TOP = 0  # internal id of a category's index; an op has that of its category, plus one
 
 
 def summaries(keys: Iterable[str]) -> FrozenMap[str, str]:
@@ -80,15 +79,19 @@ def fit(query: str, spec: OpSpec) -> float | None:
     return fuzzy.best(query, texts)
 
 
-class OpModel(QAbstractItemModel):
-    """Categories and under each its ops. Dragging gives the key of the op as `MIME`."""
+class OpModel(QStandardItemModel):
+    """Categories and under each its ops. Dragging gives the key of the op as `MIME`.
+
+    The rows are Qt's own: a list of 300 that asks Python for each whenever it is laid out holds the window, the more so
+    while a worker computes.
+    """
 
     def __init__(self, catalog: Catalog, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._catalog = catalog
         self.specs = tuple(catalog.values())
-        self._groups = grouped(self.specs, BLOCKS)
         self._summaries: Mapping[str, str] = FrozenMap()
+        self._show(grouped(self.specs, BLOCKS))
 
     def renew(self) -> bool:
         """Take what the catalog says now, if it is of the same ops as before; tells whether it is."""
@@ -98,6 +101,10 @@ class OpModel(QAbstractItemModel):
         self.specs = tuple(specs.values())
         shown = ((group.category, [specs[spec.key] for spec in group.specs]) for group in self._groups)
         self._groups = tuple(Group(category, tuple(members)) for category, members in shown)
+        for row, group in enumerate(self._groups):
+            heading = self.item(row)
+            for i, spec in enumerate(group.specs):
+                heading.child(i).setFlags(_flags(spec))
         return True
 
     def set_query(self, query: str) -> str | None:
@@ -111,50 +118,36 @@ class OpModel(QAbstractItemModel):
         return max(fits, key=lambda key: fits[key], default=None)
 
     def _show(self, groups: tuple[Group, ...]) -> None:
-        self.beginResetModel()
+        self.clear()
         self._groups = groups
-        self.endResetModel()
+        for group in groups:
+            heading = QStandardItem()
+            heading.setFlags(_CHOSEN)
+            heading.appendRows([_row_item(spec) for spec in group.specs or (None,)])
+            self.appendRow(heading)
 
     def set_summaries(self, texts: Mapping[str, str]) -> None:
         self._summaries = texts
 
     def spec(self, index: Index) -> OpSpec | None:
         """The op of an index; None for a category, and for the line in an empty one."""
-        if not index.isValid() or index.internalId() == _TOP:
+        above = index.parent()
+        if not above.isValid():
             return None
-        specs = self._groups[index.internalId() - 1].specs
+        specs = self._groups[above.row()].specs
         return specs[index.row()] if index.row() < len(specs) else None
 
     def group(self, index: Index) -> Group | None:
         """The category of an index; None for an op."""
-        return self._groups[index.row()] if index.isValid() and index.internalId() == _TOP else None
+        return self._groups[index.row()] if index.isValid() and not index.parent().isValid() else None
 
     def index_of(self, key: str) -> QModelIndex:
         """Where an op is; an invalid index if it is not shown."""
         for i, group in enumerate(self._groups):
             for j, spec in enumerate(group.specs):
                 if spec.key == key:
-                    return self.createIndex(j, 0, i + 1)
+                    return self.index(j, 0, self.index(i, 0))
         return QModelIndex()
-
-    def index(self, row: int, column: int, parent: Index = QModelIndex()) -> QModelIndex:  # noqa: B008
-        # Asked for every row whenever the list is laid out, as are the flags: no detours here.
-        if column != 0 or not 0 <= row < self.rowCount(parent):
-            return QModelIndex()
-        return self.createIndex(row, column, parent.row() + 1 if parent.isValid() else _TOP)
-
-    def parent(self, index: Index = QModelIndex()) -> Any:  # noqa: B008
-        if not index.isValid() or index.internalId() == _TOP:
-            return QModelIndex()
-        return self.createIndex(index.internalId() - 1, 0, _TOP)
-
-    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
-        if not parent.isValid():
-            return len(self._groups)
-        return max(len(self._groups[parent.row()].specs), 1) if parent.internalId() == _TOP else 0
-
-    def columnCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
-        return 1
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         spec, group = self.spec(index), self.group(index)
@@ -174,12 +167,6 @@ class OpModel(QAbstractItemModel):
             return "\n".join(filter(None, (spec.target or spec.key, self._summaries.get(spec.key, ""))))
         return None
 
-    def flags(self, index: Index) -> Qt.ItemFlag:
-        spec = self.spec(index)
-        if spec is not None:
-            return _CHOSEN if spec.kind == "unknown" else _DRAGGED
-        return _SEEN if index.isValid() and index.internalId() != _TOP else _CHOSEN
-
     def mimeTypes(self) -> list[str]:
         return [MIME]
 
@@ -192,6 +179,18 @@ class OpModel(QAbstractItemModel):
 
     def supportedDragActions(self) -> Qt.DropAction:
         return Qt.DropAction.CopyAction
+
+
+def _flags(spec: OpSpec | None) -> Qt.ItemFlag:
+    """Of an op, or of the line that stands in an empty category."""
+    kind = _SEEN if spec is None else _CHOSEN if spec.kind == "unknown" else _DRAGGED
+    return kind | Qt.ItemFlag.ItemNeverHasChildren
+
+
+def _row_item(spec: OpSpec | None) -> QStandardItem:
+    item = QStandardItem()
+    item.setFlags(_flags(spec))
+    return item
 
 
 class OpTree(QTreeView):
@@ -212,6 +211,7 @@ class OpTree(QTreeView):
         self.setIndentation(0)
         self.setMouseTracking(True)
         self.setExpandsOnDoubleClick(False)
+        self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setDragEnabled(True)

@@ -31,8 +31,14 @@ class Unexpected(QObject):
             self.happened.emit(f"{kind.__name__}: {error}", text)
 
 
+# Seconds after which a thread that computes hands the interpreter to one that waits for it. A paint gives the lock
+# up and takes it again dozens of times; at Python's 5 ms each of them may wait that long for a worker.
+SWITCH = 0.0005
+
+
 def make_application(arguments: list[str] | None = None) -> QApplication:
-    """The QApplication with the program's name, icon and look."""
+    """The QApplication with the program's name, icon and look; the interpreter's lock changes hands every `SWITCH`."""
+    sys.setswitchinterval(SWITCH)
     existing = QApplication.instance()
     application = existing if isinstance(existing, QApplication) else QApplication(arguments or sys.argv[:1])
     application.setApplicationName("Tapedeck")
