@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from app.telemetry.histogram import BINS, Histogram
-from app.training.events import Histograms, LayerFigures, Looking, Started
+from app.training.events import GainFigures, Histograms, LayerFigures, Looking, Started
 from app.training.history import History
-from app.training.layer_history import HistogramSeries, LayerTable, spread
+from app.training.layer_history import HistogramSeries, LayerHistory, LayerTable, spread
 from app.training.verdict import verdict
 
 
@@ -51,6 +51,7 @@ def test_a_run_that_goes_on_from_a_checkpoint_lets_go_of_what_came_after_it():
     for step in (3, 6):
         history.add(LayerFigures(step, ("a",), (1.0,), (0.1,), ("act",), (0.0,)))
         history.add(Histograms(step, "weights", (histogram(0.0, 1.0),)))
+        history.add(GainFigures(step, 4.0, ("a", "b"), (1.0, 4.0), (0.5, 2.0)))
     history.add(Looking(6, 6, 0.01, 1.0))
     assert history.looking is not None and history.looking.spent == 0.01
     history.add(Started("cpu", None, 1, 64, 9, 0, 10, ("a",), 64, 0, 4))
@@ -78,3 +79,24 @@ def test_the_first_layer_that_explodes_is_named_and_a_single_peak_is_none():
 def test_layers_without_a_gradient_are_no_news():
     assert verdict(("a", "b"), np.array([[math.nan], [1.0]])) is None
     assert verdict((), np.empty((0, 0))) is None and verdict(("a",), np.empty((1, 0))) is None
+
+
+def test_gains_of_layers_that_are_not_called_at_every_step_are_kept(tmp_path):
+    from app.runs import layers_kept
+
+    told = [
+        GainFigures(1, 2.0, ("a", "cell", "head"), (1.0, 2.0, 2.0), (float("nan"), 1.0, 2.0)),
+        GainFigures(2, 3.0, ("a", "cell", "cell#2", "head"), (1.0, 2.0, 3.0, 3.0), (0.5, 1.0, 4.0, 3.0)),
+        GainFigures(3, 2.0, ("a", "head"), (1.0, 2.0), (0.25, 1.0)),
+    ]
+    for event in told:
+        layers_kept.append(tmp_path, [event])
+    before, after = LayerHistory(), LayerHistory()
+    for event in told:
+        before.add(event)
+    for event in layers_kept.told(tmp_path):
+        after.add(event)
+    for name in ("gain", "reach"):
+        ours, theirs = before.tables[name], after.tables[name]
+        assert ours.layers == theirs.layers == ("a", "cell", "cell#2", "head") and list(theirs.steps) == [1, 2, 3]
+        assert np.array_equal(ours.columns.matrix(), theirs.columns.matrix(), equal_nan=True)

@@ -6,18 +6,21 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
+import numpy as np
+
 from app.runs import tables
 from app.telemetry.histogram import BINS, Histogram
-from app.training.events import Event, Histograms, LayerFigures, RateSet
+from app.training.events import Event, GainFigures, Histograms, LayerFigures, RateSet
+from app.training.layer_history import merged
 
-FIGURES, RATES = "layers.bin", "rates.bin"
+FIGURES, GAINS, RATES = "layers.bin", "gains.bin", "rates.bin"
 KINDS = ("weights", "gradients", "activations")
 _PARTS = ("weight", "update", "dead")
 
 
 def files() -> tuple[str, ...]:
     """The names of the tables; each has a column `step`."""
-    return FIGURES, RATES, *(f"histograms-{kind}.bin" for kind in KINDS)
+    return FIGURES, GAINS, RATES, *(f"histograms-{kind}.bin" for kind in KINDS)
 
 
 def append(folder: Path, events: Iterable[Event]) -> None:
@@ -25,6 +28,9 @@ def append(folder: Path, events: Iterable[Event]) -> None:
     figures = [event for event in events if isinstance(event, LayerFigures)]
     for names, group in groupby(figures, _columns):
         _append(folder / FIGURES, names, [(e.step, *e.weights, *e.ratios, *e.dead) for e in group])
+    for event in events:
+        if isinstance(event, GainFigures):
+            _append_gains(folder / GAINS, event)
     for kind in KINDS:
         told = [event for event in events if isinstance(event, Histograms) and event.kind == kind]
         for names, of_a_kind in groupby(told, _bins):
@@ -40,6 +46,28 @@ def _append(path: Path, names: tuple[str, ...], rows: list[tuple[float, ...]]) -
     if path.exists() and tuple(tables.names_of(path)) != names:
         path.unlink()
     tables.append(path, names, rows)
+
+
+def _append_gains(path: Path, event: GainFigures) -> None:
+    """Layers that are not called at every step are nan where they were not; new ones have the table written anew."""
+    pairs = [*zip(event.layers, event.arriving, event.leaving, strict=True)]
+    row = {"step": float(event.step), "reached": event.reached}
+    row |= {f"arriving/{layer}": arriving for layer, arriving, _ in pairs}
+    row |= {f"leaving/{layer}": leaving for layer, _, leaving in pairs}
+    names = known = tables.names_of(path) if path.exists() else list(row)
+    if set(row) - set(known):
+        _, columns = tables.read(path)
+        layers = merged(_gain_layers(known), event.layers)
+        names = ["step", "reached", *(f"{part}/{layer}" for part in ("arriving", "leaving") for layer in layers)]
+        wider = np.full((len(names), columns.shape[1]), np.nan)
+        wider[[names.index(name) for name in known]] = columns
+        path.unlink()
+        tables.append(path, names, wider.T.tolist())
+    tables.append(path, names, [[row.get(name) for name in names]])
+
+
+def _gain_layers(names: list[str]) -> tuple[str, ...]:
+    return tuple(name.partition("/")[2] for name in names if name.startswith("arriving/"))
 
 
 def _columns(event: LayerFigures) -> tuple[str, ...]:
@@ -61,6 +89,10 @@ def told(folder: Path) -> Iterator[Event]:
         weights, ratios, dead = values[:count], values[count : 2 * count], values[2 * count :]
         known = layers["weight"], tuple(weights), tuple(ratios), layers["dead"], tuple(dead)
         yield LayerFigures(int(step), *known)
+    names, columns = tables.read(folder / GAINS)
+    gains = _gain_layers(names)
+    for step, reached, *values in columns.T.tolist():
+        yield GainFigures(int(step), reached, gains, tuple(values[: len(gains)]), tuple(values[len(gains) :]))
     for kind in KINDS:
         names, columns = tables.read(folder / f"histograms-{kind}.bin")
         titles = [name.rpartition("/")[0] for name in names[1 :: BINS + 2]]

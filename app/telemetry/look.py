@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from app.source import Source
+from app.telemetry.gains import GainProbe, Gains
 from app.telemetry.gradients import GradientSampler
 from app.telemetry.histogram import Histogram, histogram
 from app.telemetry.meter import Meter
@@ -32,7 +33,7 @@ class Seen:
     """What came of a look. `weights` and `ratios` go by the sampler's layers: the norm of a layer's weights, and that
     of the change by the optimizer's step over it; nan where there was none. `dead` is the share of units of each
     layer that cuts at 0 (a feature, or a channel of pictures) that were 0 for the whole batch, by the layer's name, and
-    `nodes` the node that it was drawn as.
+    `nodes` the node that it was drawn as. `gains` is None where hooks are off.
     """
 
     weights: tuple[float, ...]
@@ -40,6 +41,7 @@ class Seen:
     dead: dict[str, float]
     nodes: dict[str, str | None]
     histograms: dict[str, tuple[Histogram, ...]]
+    gains: Gains | None = None
 
 
 class Look:
@@ -53,6 +55,7 @@ class Look:
         self._sampler, self._source, self._meter, self._hooks = sampler, source, meter, hooks
         self._paths = {id(module): path for path, module in model.named_modules()}
         self._modules = [(path, model.get_submodule(path)) for path in sampler.layers if _is_module(model, path)]
+        self._gains = GainProbe(model, meter)
         self._inside: Any = None
         self._handles: list[Any] = []
         self.open = False
@@ -77,11 +80,16 @@ class Look:
                 self._handles = [
                     module.register_forward_hook(partial(self._take_output, path)) for path, module in self._modules
                 ]
+                self._gains.begin()
                 self._inside = _Functions(self._take_cut)
                 self._inside.__enter__()
 
-    def forward_done(self) -> None:
-        """After the first forward of the step, whatever came of it. May be called again."""
+    def forward_done(self, loss: Tensor | None = None, scale: float = 1.0) -> None:
+        """After the first forward of the step, whatever came of it. May be called again.
+
+        With a `loss` that backward is about to start from the gains are measured; `scale` is a gradient scaler's.
+        """
+        self._gains.forward_done(loss, scale)
         for handle in self._handles:
             handle.remove()
         self._handles = []
@@ -108,6 +116,7 @@ class Look:
     def drop(self) -> None:
         """The step came to nothing."""
         self.forward_done()
+        self._gains.drop()
         self._clear()
         self.open = False
 
@@ -127,6 +136,7 @@ class Look:
                 {name: node for name, (_, node) in self._dead.items()},
                 {kind: tuple(histogram(layer, values) for layer, values in samples.items())
                  for kind, samples in self._samples.items() if samples},
+                self._gains.fetch(),
             )  # fmt: skip
             self._clear()
         return seen

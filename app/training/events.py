@@ -91,6 +91,20 @@ class LayerFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class GainFigures:
+    """What a look at a step saw of the gradient on its way back: for each layer, in forward order, the norm of what
+    arrived at it and of what left it for other layers; `reached` the norm of what reached the last layer. See
+    `telemetry.gains.Gains`.
+    """
+
+    step: int
+    reached: float
+    layers: tuple[str, ...]
+    arriving: tuple[float, ...]
+    leaving: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Histograms:
     """Of every layer at a step; `kind` is "weights", "gradients" or "activations"."""
 
@@ -238,8 +252,8 @@ class Failed:
 
 
 Event = (
-    Started | StepDone | LossParts | GradientNorms | LayerFigures | Histograms | Looking | Caught | Noticed | EpochDone
-    | MemorySample | Skipped | Saving | Saved | RateSet | Paused | Resumed | Finished | Failed
+    Started | StepDone | LossParts | GradientNorms | LayerFigures | GainFigures | Histograms | Looking | Caught
+    | Noticed | EpochDone | MemorySample | Skipped | Saving | Saved | RateSet | Paused | Resumed | Finished | Failed
 )  # fmt: skip
 
 

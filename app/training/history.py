@@ -12,6 +12,7 @@ from app.training.columns import Array, Columns
 from app.training.events import (
     EpochDone,
     Event,
+    GainFigures,
     GradientNorms,
     Histograms,
     LayerFigures,
@@ -79,7 +80,7 @@ class History:
             case GradientNorms():
                 self.gradients.append(*event.norms)
                 self._gradient_steps.append(event.step)
-            case LayerFigures() | Histograms():
+            case LayerFigures() | GainFigures() | Histograms():
                 self.seen.add(event)
             case Looking():
                 self.looking = event

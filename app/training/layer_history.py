@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from app.telemetry.histogram import Histogram
 from app.training.columns import Array, Columns
-from app.training.events import Histograms, LayerFigures
+from app.training.events import GainFigures, Histograms, LayerFigures
 
 MOST = 128  # histograms of a kind that are kept
 
@@ -38,7 +38,7 @@ class LayerTable:
             self.columns.append(*values)
         else:
             given = dict(zip(layers, values, strict=True))
-            self._widen(tuple(dict.fromkeys((*self.layers, *layers))))
+            self._widen(merged(self.layers, layers))
             self.columns.append(*(given.get(layer) for layer in self.layers))
         self._steps.append(step)
 
@@ -47,7 +47,7 @@ class LayerTable:
             return
         old, self.columns = self.columns, Columns(*layers)
         rows = np.full((len(layers), len(old)), np.nan)
-        rows[: len(old.names)] = old.matrix()
+        rows[[layers.index(name) for name in old.names]] = old.matrix()
         self.columns.extend(rows)
 
     def cut(self, step: int) -> None:
@@ -55,6 +55,21 @@ class LayerTable:
         count = int(np.searchsorted(self.steps, step, "right"))
         self.columns.cut(count)
         self._steps.cut(count)
+
+
+def merged(known: tuple[str, ...], layers: tuple[str, ...]) -> tuple[str, ...]:
+    """The layers that are known and the new ones, each of which comes before the one that it came before.
+
+    >>> merged(("cell", "head"), ("cell", "cell#2", "head", "last"))
+    ('cell', 'cell#2', 'head', 'last')
+    """
+    found, place = list(known), len(known)
+    for layer in reversed(layers):
+        if layer in found:
+            place = found.index(layer)
+        else:
+            found.insert(place, layer)
+    return tuple(found)
 
 
 class HistogramSeries:
@@ -81,21 +96,32 @@ class HistogramSeries:
 
 
 class LayerHistory:
-    """`tables` by "weight", "update" and "dead", `histograms` by "weights", "gradients" and "activations"."""
+    """`tables` by "weight", "update", "dead", "gain" (|grad in| / |grad out|) and "reach" (|grad in| over what reached
+    the last layer), `histograms` by "weights", "gradients" and "activations"."""
 
     def __init__(self) -> None:
-        self.tables = {"weight": LayerTable(), "update": LayerTable(), "dead": LayerTable()}
+        self.tables = {name: LayerTable() for name in ("weight", "update", "dead", "gain", "reach")}
         self.histograms: dict[str, HistogramSeries] = {}
         self.version = 0  # grows with every event
 
-    def add(self, event: LayerFigures | Histograms) -> None:
+    def add(self, event: LayerFigures | GainFigures | Histograms) -> None:
         self.version += 1
         if isinstance(event, Histograms):
             self.histograms.setdefault(event.kind, HistogramSeries()).add(event)
             return
+        if isinstance(event, GainFigures):
+            self._add_gains(event)
+            return
         self.tables["weight"].add(event.step, event.layers, event.weights)
         self.tables["update"].add(event.step, event.layers, event.ratios)
         self.tables["dead"].add(event.step, event.cutting, event.dead)
+
+    def _add_gains(self, event: GainFigures) -> None:
+        leaving, arriving = np.array(event.leaving), np.array(event.arriving)
+        for name, by in (("gain", arriving), ("reach", event.reached)):
+            with np.errstate(divide="ignore", invalid="ignore"):
+                ratios = np.where(np.isinf(leaving), np.inf, np.where(by > 0, leaving / by, np.nan))
+            self.tables[name].add(event.step, event.layers, ratios.tolist())
 
     def cut(self, step: int) -> None:
         """Let go of what came after a step."""

@@ -266,7 +266,7 @@ class _Run:
                 # LBFGS looks several times; the loss of the batch is the first.
                 seen = value if math.isnan(seen) else seen
             if watcher.look.open:
-                watcher.look.forward_done()
+                watcher.forward_done(loss)
 
         skipped: NotFinite | None = None
         with GENERATOR:

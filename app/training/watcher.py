@@ -12,7 +12,17 @@ from app.telemetry.gradients import GradientSampler
 from app.telemetry.look import Look
 from app.telemetry.meter import Meter
 from app.training.control import Control
-from app.training.events import Caught, Event, GradientNorms, Histograms, LayerFigures, Looking, MemorySample, Noticed
+from app.training.events import (
+    Caught,
+    Event,
+    GainFigures,
+    GradientNorms,
+    Histograms,
+    LayerFigures,
+    Looking,
+    MemorySample,
+    Noticed,
+)
 from app.training.layer_nodes import node_of
 from app.training.live import Live
 from app.training.mistakes import mistakes
@@ -70,6 +80,11 @@ class Watcher:
             self.look.begin()
             self.look_due = False
 
+    def forward_done(self, loss: Tensor) -> None:
+        """The forward of a step that is looked at is over; backward comes next."""
+        scaler = self._live.stepper.scaler
+        self.look.forward_done(loss, scaler.get_scale() if scaler is not None else 1.0)
+
     def measure(self) -> None:
         """Between backward and the optimizer's step."""
         if self._measures and perf_counter() >= self._norms_meter.due:
@@ -122,6 +137,9 @@ class Watcher:
             yield LayerFigures(
                 at, self.sampler.layers, seen.weights, seen.ratios, tuple(seen.dead), tuple(seen.dead.values())
             )
+            if seen.gains is not None:
+                gains = seen.gains
+                yield GainFigures(at, gains.reached, gains.layers, gains.arriving, gains.leaving)
             for kind, histograms in seen.histograms.items():
                 yield Histograms(at, kind, histograms)
             yield from self._notice(at)
