@@ -336,3 +336,35 @@ def test_a_picture_that_cannot_be_written_says_so(qapp, tmp_path: Path) -> None:
         paint(to_drawing(small_tape()), tmp_path / "no such folder" / "graph.png")
     with pytest.raises(ExportError, match=r"\.txt"):
         paint(to_drawing(small_tape()), tmp_path / "graph.txt")
+
+
+# -- arrows ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_arrow_stands_out_while_its_box_is_selected_and_is_one_of_many_else(room) -> None:
+    room.set_tape(small_tape())
+    room.view.zoom_to(1.0)
+    room.view.viewport().repaint()
+    scene = room.scene
+    arrow = scene.drawing.arrows[0]
+    assert 0 in scene.plain
+    plain = room.view.grab().toImage()
+    scene.choose(arrow.source)
+    assert 0 not in scene.plain and room.view.grab().toImage() != plain
+    scene.choose("")
+    assert 0 not in scene.plain, "what has had an item of its own keeps it"
+    assert room.view.grab().toImage() == plain
+
+
+def test_on_a_marked_way_the_other_arrows_step_back_together(room) -> None:
+    room.set_tape(small_tape())
+    room.view.zoom_to(1.0)
+    room.view.viewport().repaint()
+    scene = room.scene
+    plain = room.view.grab().toImage()
+    arrow = scene.drawing.arrows[0]
+    scene.set_way(frozenset({arrow.source, arrow.target}))
+    assert 0 not in scene.plain and len(scene.plain.numbers()) > 2
+    assert room.view.grab().toImage() != plain
+    scene.set_way(frozenset())
+    assert room.view.grab().toImage() == plain

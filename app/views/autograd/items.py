@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
 
 from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QBrush, QPainter, QPainterPath, QPainterPathStroker, QPen
-from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
+from PySide6.QtWidgets import QGraphicsItem, QGraphicsRectItem, QStyleOptionGraphicsItem, QWidget
 
 from app.drawing import Arrow
 from app.layout import HEADER, Rect
@@ -32,7 +33,15 @@ def _detailed(option: QStyleOptionGraphicsItem, painter: QPainter) -> bool:
     return option.levelOfDetailFromTransform(painter.worldTransform()) >= SIMPLE_BELOW
 
 
-class _Part(QGraphicsItem):
+class Bounded(QGraphicsRectItem):
+    """An item whose bounds Qt knows itself: it asks every item for them several times in every frame."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setPen(Qt.PenStyle.NoPen)  # a pen's width would be added to the bounds
+
+
+class _Part(Bounded):
     """A box or a group: something with a place that can be hovered, selected and linked."""
 
     def __init__(self, key: str, link: str | None, rect: Rect) -> None:
@@ -40,7 +49,7 @@ class _Part(QGraphicsItem):
         self.key, self.link, self.rect = key, link, rect
         self._state = State()
         self._played: Played | None = None
-        self._bounds = QRectF(-RING, -RING, rect.width + 2 * RING, rect.height + 2 * RING)
+        self.setRect(-RING, -RING, rect.width + 2 * RING, rect.height + 2 * RING)
         self.setPos(rect.x, rect.y)
         self.setCacheMode(QGraphicsItem.CacheMode.DeviceCoordinateCache)
 
@@ -65,9 +74,6 @@ class _Part(QGraphicsItem):
         over = self._played is not None and self._played.finished
         self.setOpacity(DIMMED if self._state.dimmed else FADED if over else 1.0)
         self.update()
-
-    def boundingRect(self) -> QRectF:
-        return self._bounds
 
 
 class BoxItem(_Part):
@@ -110,24 +116,39 @@ class GroupItem(_Part):
 
 
 @lru_cache(maxsize=8)
-def _ink(theme: Theme, marked: bool) -> tuple[QPen, QBrush]:
+def arrow_ink(theme: Theme, marked: bool) -> tuple[QPen, QBrush]:
     """What an arrow and its head are painted with."""
     color = theme.back if marked else mix(theme.canvas, theme.back, 0.72)
     return QPen(color, 2.4 if marked else 1.6), QBrush(color)
 
 
-class ArrowItem(QGraphicsItem):
+class Way(NamedTuple):
+    """Where an arrow runs, on the scene; `line` where it is straight."""
+
+    path: QPainterPath
+    head: QPainterPath
+    line: QLineF | None
+    bounds: QRectF
+
+
+def arrow_way(route: tuple[tuple[float, float], ...]) -> Way:
+    """What is painted of an arrow that has this route."""
+    path = arrow_path(route)
+    head = arrow_head(path)
+    (ax, ay), (bx, by) = route[0], route[-1]
+    straight = len(route) == 2 and (abs(ay - by) < 0.5 or abs(ax - bx) < 0.5)
+    bounds = path.boundingRect().united(head.boundingRect()).adjusted(-8, -8, 8, 8)
+    return Way(path, head, QLineF(ax, ay, bx, by) if straight else None, bounds)
+
+
+class ArrowItem(Bounded):
     """A gradient's way from one box to another."""
 
     def __init__(self, arrow: Arrow, route: tuple[tuple[float, float], ...]) -> None:
         super().__init__()
         self.arrow = arrow
-        self._path = arrow_path(route)
-        self._head = arrow_head(self._path)
-        (ax, ay), (bx, by) = route[0], route[-1]
-        straight = len(route) == 2 and (abs(ay - by) < 0.5 or abs(ax - bx) < 0.5)
-        self._line = QLineF(ax, ay, bx, by) if straight else None
-        self._bounds = self._path.boundingRect().united(self._head.boundingRect()).adjusted(-8, -8, 8, 8)
+        self._path, self._head, self._line, bounds = arrow_way(route)
+        self.setRect(bounds)
         self._marked = False
         self._flow: Flow | None = None
         self.setZValue(2)
@@ -154,16 +175,13 @@ class ArrowItem(QGraphicsItem):
             self.setToolTip(flow.words if flow is not None else "")
             self.update()
 
-    def boundingRect(self) -> QRectF:
-        return self._bounds
-
     def shape(self) -> QPainterPath:
         stroker = QPainterPathStroker()
         stroker.setWidth(6)
         return stroker.createStroke(self._path)
 
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
-        line, fill = _ink(current(), self._marked)
+        line, fill = arrow_ink(current(), self._marked)
         if self._flow is not None:
             line, fill = self._flow_ink(self._flow)
         painter.setPen(line)

@@ -3,11 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from app.layout import Rect
+from PySide6.QtCore import QRectF
+
+from app.drawing import Drawing
+from app.layout import Layout, Rect
+from app.views.canvas.spatial import RectIndex
 
 T = TypeVar("T")
+# ("box", id), ("group", id), ("arrow", number) or ("label", number)
+Place = tuple[str, Any]
+
+
+def places(drawing: Drawing, layout: Layout) -> RectIndex[Place]:
+    """Where everything of a picture is, so that what comes into sight is found."""
+    index: RectIndex[Place] = RectIndex()
+    for kind, rects in (("box", layout.boxes), ("group", layout.groups)):
+        for key, rect in rects.items():
+            index.put((kind, key), QRectF(*rect))
+    for number, route in enumerate(layout.routes):
+        xs, ys = [x for x, _ in route], [y for _, y in route]
+        left, top = min(xs), min(ys)
+        index.put(("arrow", number), QRectF(left - 4, top - 4, max(xs) - left + 8, max(ys) - top + 8))
+    for number, at in enumerate(layout.labels):
+        if at is not None and drawing.arrows[number].label:
+            index.put(("label", number), QRectF(at[0] - 60, at[1] - 10, 120, 20))
+    return index
 
 
 class Parts(Mapping[str, T], Generic[T]):

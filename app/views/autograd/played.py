@@ -119,7 +119,10 @@ class PlayedParts:
             if item is not None:
                 item.set_played(played)
             self._note(key, played)
+        plain = self._scene.plain
         for number, flow in flows.items():
+            if number in plain:
+                self._scene.arrow(number)
             for item in (self._arrows.get(number), self._labels.get(number)):
                 if item is not None:
                     item.set_flow(flow)

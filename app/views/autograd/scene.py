@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 from PySide6.QtCore import QObject, QPointF, QRectF, Signal
 from PySide6.QtWidgets import QGraphicsScene
@@ -19,7 +18,8 @@ from app.layout import HEADER, Layout, Rect, arrange
 from app.views.autograd.faces import PLAIN, BoxFaces, GroupFace, State, label_of, measure
 from app.views.autograd.far import DIMMED, FarItem, Marks, rectangle
 from app.views.autograd.items import ArrowItem, BoxItem, GroupItem, LabelItem, Sheet
-from app.views.autograd.parts import Parts
+from app.views.autograd.parts import Parts, Place, places
+from app.views.autograd.plain_arrows import PlainArrows
 from app.views.autograd.played import PlayedParts
 from app.views.autograd.steps import next_box
 from app.views.canvas.spatial import RectIndex
@@ -30,8 +30,6 @@ MARGIN = 40.0
 AHEAD = 150.0
 
 Part = BoxItem | GroupItem
-# ("box", id), ("group", id), ("arrow", number) or ("label", number)
-_Place = tuple[str, Any]
 
 
 class TapeScene(QGraphicsScene):
@@ -89,7 +87,7 @@ class TapeScene(QGraphicsScene):
         self._on_way: frozenset[str] = frozenset()  # with the groups around it
         self._arrow_items: dict[int, ArrowItem] = {}
         self._label_items: dict[int, LabelItem] = {}
-        self._shown: set[_Place] = set()
+        self._shown: set[Place] = set()
         self._seen = QRectF()
         self.played.forget()
         for known in ("_index", "_touching", "_by_link", "_box_of", "_frame_of"):
@@ -104,6 +102,7 @@ class TapeScene(QGraphicsScene):
             item.setVisible(self._far)
             self.addItem(item)
         self.addItem(self._sheet)
+        self.plain = PlainArrows(self._sheet)
 
     def _repaint(self) -> None:
         self.far.update()
@@ -145,19 +144,8 @@ class TapeScene(QGraphicsScene):
         return found
 
     @cached_property
-    def _index(self) -> RectIndex[_Place]:
-        index: RectIndex[_Place] = RectIndex()
-        for kind, rects in (("box", self.layout_.boxes), ("group", self.layout_.groups)):
-            for key, rect in rects.items():
-                index.put((kind, key), rectangle(rect))
-        for number, route in enumerate(self.layout_.routes):
-            xs, ys = [x for x, _ in route], [y for _, y in route]
-            left, top = min(xs), min(ys)
-            index.put(("arrow", number), QRectF(left - 4, top - 4, max(xs) - left + 8, max(ys) - top + 8))
-        for number, at in enumerate(self.layout_.labels):
-            if at is not None and self._drawing.arrows[number].label:
-                index.put(("label", number), QRectF(at[0] - 60, at[1] - 10, 120, 20))
-        return index
+    def _index(self) -> RectIndex[Place]:
+        return places(self._drawing, self.layout_)
 
     def see(self, area: QRectF) -> None:
         """An area comes into sight: make what is in it, unless it is seen from afar."""
@@ -166,15 +154,26 @@ class TapeScene(QGraphicsScene):
         self._seen = area.adjusted(-AHEAD, -AHEAD, AHEAD, AHEAD)
         fresh = [place for place in self._index.inside(self._seen) if place not in self._shown]
         self._shown.update(fresh)
+        arrows: list[int] = []
         for kind, key in fresh:
             if kind == "box":
                 self.boxes[key]
             elif kind == "group":
                 self.groups[key]
             elif kind == "arrow":
-                self.arrow(key)
+                arrows.append(key)
             else:
                 self._make_label(key)
+        self._show_arrows(arrows)
+
+    def _show_arrows(self, numbers: list[int]) -> None:
+        """Those of which there is nothing to tell go without an item of their own."""
+        made, flows, routes = self._arrow_items, self.played.flows, self.layout_.routes
+        told = [number for number in numbers if number not in made and (number in flows or self._marked(number))]
+        apart = {*made, *told}
+        told += self.plain.add((number, routes[number]) for number in numbers if number not in apart)
+        for number in told:
+            self.arrow(number)
 
     def _make_box(self, key: str) -> BoxItem:
         item = BoxItem(self._faces[key], self.layout_.boxes[key])
@@ -194,6 +193,7 @@ class TapeScene(QGraphicsScene):
         """The item of the drawing's arrow of this number."""
         item = self._arrow_items.get(number)
         if item is None:
+            self.plain.take_out(number)
             arrow = self._drawing.arrows[number]
             item = self._arrow_items[number] = ArrowItem(arrow, self.layout_.routes[number])
             item.setParentItem(self._sheet)
@@ -302,6 +302,9 @@ class TapeScene(QGraphicsScene):
         for key, item in (*self.boxes.made.items(), *self.groups.made.items()):
             self._states[key] = state = replace(item.state(), dimmed=bool(boxes) and key not in self._on_way)
             item.set_state(state)
+        self.plain.set_opacity(DIMMED if boxes else 1.0)
+        for number in filter(self._marked, self.plain.numbers()):
+            self.arrow(number)
         for number, arrow in self._arrow_items.items():
             arrow.set_dimmed(self._off_way(number))
             arrow.set_marked(self._marked(number))
