@@ -24,6 +24,7 @@ def problems(project: Project, analysis: Analysis, samples: int | None, source: 
         *_closure(training),
         *_schedule(training, rates.span(training, samples, project.data.drop_last)),
         *_validation(project, source),
+        *_mixup(training, source),
         *(_paths(project, analysis) if analysis.runnable else ()),
     ]
 
@@ -66,6 +67,14 @@ def _schedule(training: TrainingConfig, length: rates.Span) -> Iterator[Problem]
         yield Problem("error", None, "OneCycleLR ends before the run", reason, cures=cures)
 
 
+def _mixup(training: TrainingConfig, source: SourceSpec) -> Iterator[Problem]:
+    """Samples that are ids cannot be mixed."""
+    if training.mixup and not source.dtype.startswith(("float", "bfloat")):
+        reason = f"{source.label} gives {source.dtype}, such as ids of tokens: half of one and half of another is none."
+        cures = _set("Set mixup to 0", "mixup", 0.0)
+        yield Problem("error", None, "mixup mixes samples as numbers", reason, cures=cures)
+
+
 def _validation(project: Project, source: SourceSpec) -> Iterator[Problem]:
     """What waits for the validation loss where no sample is held out."""
     training = project.training
@@ -82,7 +91,10 @@ def _validation(project: Project, source: SourceSpec) -> Iterator[Problem]:
 
 def _paths(project: Project, analysis: Analysis) -> Iterator[Problem]:
     """Layers that the net has no more, as after a rename."""
-    training, layers = project.training, layers_of(project, analysis)
+    training = project.training
+    if not (training.recompute or training.groups):
+        return
+    layers = layers_of(project, analysis)
     gone = [path for path in training.recompute if not is_known(path, layers)]
     if gone:
         left = tuple(path for path in training.recompute if path not in gone)

@@ -24,9 +24,10 @@ from app.frozen import FrozenMap
 from app.knob_checks import problems as knob_problems
 from app.project import Project
 from app.start_weights import problems as start_problems
+from app.training import balance
 from app.training.choices import CLASS_IDS, LOSSES, OPTIMIZERS
 from app.training.config import Choice
-from app.training.job import WEIGHED, Job, JobError, check_data
+from app.training.job import Job, JobError, check_data
 
 UNREAD = "The data have not been read yet"
 
@@ -106,8 +107,8 @@ def _data(project: Project, source: SourceSpec) -> list[Problem]:
         reason = f"{source.label} gives values to predict. Choose a loss of values under Training, such as MSELoss."
         cure = Cure("Use MSELoss", (SetTraining("", "loss", Choice("MSELoss")),))
         found.append(Problem("error", None, f"{loss} compares with classes", reason, cures=(cure,)))
-    if project.data.class_weights and (loss not in WEIGHED or "weight" in project.training.loss.params):
-        reason = f"Choose {' or '.join(WEIGHED)} without a weight of its own, or take the class weights away."
+    if project.data.class_weights and (told := balance.refusal(project.training.loss, ())):
+        reason = f"{told} Choose one of these, or take the class weights away (Training, Data)."
         found.append(Problem("error", None, f"{loss} cannot weigh the classes", reason))
     return found
 

@@ -5,7 +5,7 @@ Beside `preflight`, which asks the one output of a net that has no more. Imports
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from app.builder.graph import Node
@@ -13,6 +13,7 @@ from app.builder.problems import Cure, Problem, SetTraining
 from app.builder.value_types import TensorType
 from app.data.spec import CLASSES, VALUES, SourceSpec, TargetInfo
 from app.project import Project
+from app.training import balance
 from app.training.choices import CLASS_IDS, LOSSES
 from app.training.config import INPUT, Choice, OutputLoss
 
@@ -123,13 +124,15 @@ def problems(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
         reason = "Accuracy and metrics are those of the first loss. Put one first whose output always comes back."
         message = f"{first.name} comes back in one mode alone"
         found.append(Problem("error", first.node.id, message, reason, cures=(again,)))
-    if project.data.class_weights:
-        reason = "The outputs have losses of their own. Take the class weights away under Training, Data."
-        found.append(Problem("error", None, "Class weights are for one loss", reason))
-    if project.training.mixup:
-        reason = "Set mixup to 0 under Training, or give the net one output."
-        cure = Cure("Set mixup to 0", (SetTraining("", "mixup", 0.0),))
-        found.append(Problem("error", None, "mixup mixes the targets of one loss", reason, cures=(cure,)))
+    if project.data.class_weights and (told := balance.refusal(project.training.loss, rows)):
+        known = (next((t for t in targets.values() if t.name == row.target), None) for row in rows)
+        able = tuple(
+            replace(row, loss=Choice("CrossEntropyLoss")) if target is not None and target.task != VALUES else row
+            for row, target in zip(rows, known, strict=True)
+        )
+        cures = (Cure("Use CrossEntropyLoss for classes", (SetTraining("", "losses", able),)),) if able != rows else ()
+        reason = f"{told} Choose another loss, or take the class weights away (Training, Data)."
+        found.append(Problem("error", None, "No loss can weigh the classes", reason, cures=cures))
     return found
 
 

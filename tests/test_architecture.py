@@ -68,7 +68,7 @@ ARROWS = {
     "start_weights": "state_dicts weights_files project project_file builder.problems export training",
     "net_paths": "project builder",  # which modules there are to choose from
     "knob_checks": "project builder data.spec training net_paths",  # knobs of the training against net and data
-    "several_outputs": "project builder data training.choices training.config",  # outputs against targets
+    "several_outputs": "project builder data training.balance training.choices training.config",  # outputs and targets
     "preflight": "project builder data training start_weights knob_checks several_outputs",  # do net, data and loss fit
     "inspection": "builder data training autograd",  # one batch of the data through the net, for the tape
     "examples": "project project_file preflight builder data.sources",  # what is said of an example before it is opened

@@ -18,11 +18,11 @@ from app.remote import distributed, process
 from app.remote.child import Elsewhere
 from app.remote.lines import Clock, Reader
 from app.remote.place import Place
-from app.training.config import Choice, Schedule
+from app.training.config import INPUT, Choice, OutputLoss, Schedule
 from app.training.events import EpochDone, Failed, Finished, Paused, Resumed, Saved, StepDone, to_json
 from app.training.job import Job
 from tests.test_remote_child import ROOT, alive, wait_for
-from tests.training_jobs import CONV_NET, adam, job, losses, net, run
+from tests.training_jobs import CONV_NET, TWO_OUTPUTS, adam, job, losses, net, run
 
 PLAIN_NET = net(
     ["self.linear1 = nn.Linear(64, 16)", "self.linear2 = nn.Linear(16, 10)"],
@@ -161,6 +161,30 @@ def test_an_empty_part_and_a_weighted_loss_count_for_what_they_are(monkeypatch):
             total += float((losses_of[part] * w).sum() / w.sum() * portion) / 3
         w = weight[labels[batch]]
         assert total == pytest.approx(float((losses_of[batch] * w).sum() / w.sum()), abs=1e-6)
+
+
+def test_weighed_losses_of_several_outputs_count_for_what_they_are():
+    """As above, of two outputs: one weighed by its classes, one not, and one that is a sum."""
+    import torch
+
+    rows = (OutputLoss("digit", Choice("CrossEntropyLoss")), OutputLoss("again", Choice("MSELoss"), 0.5, INPUT))
+    summed = OutputLoss("again", Choice("MSELoss", FrozenMap(reduction="sum")), 0.5, INPUT)
+    text = training_script(job(TWO_OUTPUTS, data=DataConfig(class_weights=True), losses=rows))
+    assert "'digit': outweighs(labels, loss_function.losses[0].weight, batch, every)," in text
+    assert "'again': " not in text
+    assert "'again': len(every) / len(batch)," in training_script(job(TWO_OUTPUTS, losses=(rows[0], summed)))
+    assert "portions" not in training_script(job(TWO_OUTPUTS, losses=rows)).split("def main")[1]
+    space: dict = {"Tensor": torch.Tensor}
+    exec(text[text.index("def outweighs") : text.index("def evaluate")], space)
+    labels, weight = torch.tensor([0, 1, 1, 2, 0]), torch.tensor([1.0, 2.0, 5.0])
+    losses_of, batch = torch.tensor([0.3, 1.7, 0.2, 2.2, 0.9]), torch.arange(5)
+    total = 0.0
+    for part in batch.tensor_split(2):
+        w, portion = weight[labels[part]], 2 * len(part) / len(batch)
+        own = (losses_of[part] * w).sum() / w.sum()
+        total += float(own * portion * space["outweighs"](labels, weight, part, batch)) / 2
+    w = weight[labels]
+    assert total == pytest.approx(float((losses_of * w).sum() / w.sum()), abs=1e-6)
 
 
 def test_lines_become_the_events_that_they_were():

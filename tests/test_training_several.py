@@ -15,8 +15,8 @@ from app.data.config import DataConfig, Transform
 from app.data.sources import load
 from app.frozen import FrozenMap
 from app.source import OutputSpec, make_module
-from app.training import checkpoint
-from app.training.config import Choice, OutputLoss
+from app.training import balance, checkpoint
+from app.training.config import INPUT, Choice, OutputLoss
 from app.training.control import Control
 from app.training.dry_run import DryRun, dry_run
 from app.training.evaluating import Evaluator
@@ -25,6 +25,9 @@ from app.training.history import History
 from app.training.job import Job, JobError, check_numbers
 from app.training.loop import train
 from app.training.memory_use import estimate
+from app.training.recipes import mixed
+from app.training.setting_up import set_up
+from app.training.several import SeveralLosses
 from tests.test_export_script import app_lines, run_script  # noqa: F401
 from tests.training_jobs import TWO_LOSSES, TWO_OUTPUTS, job, losses, net, run
 
@@ -39,6 +42,14 @@ HEADS = replace(
     ),
     outputs=("kind", "size", "colour"),
     ends=(OutputSpec("kind", "k"), OutputSpec("size", "s"), OutputSpec("colour", "c")),
+)  # fmt: skip
+FOUR_HEADS = replace(
+    net(
+        ["self.body = nn.Linear(2, 8)", "self.kind = nn.Linear(8, 2)", "self.size = nn.Linear(8, 1)",
+         "self.colour = nn.Linear(8, 3)", "self.again = nn.Linear(8, 2)"],
+        ["x = torch.tanh(self.body(x))", "return self.kind(x), self.size(x), self.colour(x), self.again(x)"], (2,),
+    ),
+    outputs=("kind", "size", "colour", "again"),
 )  # fmt: skip
 OF_HEADS = (
     OutputLoss("colour", Choice("CrossEntropyLoss"), 1.0, "colour"),
@@ -81,6 +92,68 @@ SEVERAL: dict[str, dict[str, Any]] = {
 }
 
 
+MIXED: dict[str, dict[str, Any]] = {
+    "mixed, weighed": {},
+    "closure": {"optimizer": Choice("LBFGS", FrozenMap(lr=0.1, max_iter=2)), "epochs": 1},
+    "accumulated, bfloat16": {"accumulate": 2, "amp": "bfloat16", "epochs": 1},
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_mixed_samples_and_weighed_classes_are_the_same_in_the_script(
+    name: str, tmp_path: Path, run_script: Any  # noqa: F811
+) -> None:
+    """Classes by one-hot rows and by ids, values, and the input again, all in one run."""
+    rows = (*OF_HEADS, OutputLoss("again", Choice("L1Loss"), 0.5, INPUT))
+    data = replace(table(tmp_path), class_weights=True)
+    given = {"epochs": 2, "batch_size": 16, "mixup": 0.4, "losses": rows, **MIXED[name]}
+    a_job = job(FOUR_HEADS, data=data, **given)
+    ours = app_lines(a_job)
+    lines, ended = run_script(a_job, "--json")
+    assert ended is None and lines == ours and any('"losses"' in line for line in lines)
+
+
+def test_each_output_is_mixed_with_the_same_others_and_share() -> None:
+    """Held against the formulas: numbers are mixed as the samples are, the losses of class ids by the same share."""
+    torch.manual_seed(3)
+    inputs, ids, values = torch.rand(6, 2), torch.randint(0, 3, (6,)), torch.rand(6, 1)
+    outputs = {"c": torch.rand(6, 3), "s": torch.rand(6, 1), "again": torch.rand(6, 2)}
+    both = SeveralLosses(
+        [{name: name for name in outputs}],
+        [("c", "colour", torch.nn.CrossEntropyLoss(), 1.0, 0, False), ("s", "size", torch.nn.L1Loss(), 2.0, 0, False),
+         ("again", INPUT, torch.nn.L1Loss(), 1.0, 0, False)],
+    )  # fmt: skip
+    mixture, others, share = mixed(inputs, 0.4)
+    total = both(outputs, {"colour": ids, "size": values, INPUT: inputs}, others, share)
+    colour = F.cross_entropy(outputs["c"], share * F.one_hot(ids, 3) + (1 - share) * F.one_hot(ids[others], 3))
+    size = F.l1_loss(outputs["s"], share * values + (1 - share) * values[others])
+    again = F.l1_loss(outputs["again"], mixture)
+    assert [float(part) for part in both.parts.values()] == pytest.approx([float(colour), float(size), float(again)])
+    assert float(total) == pytest.approx(float(colour + 2 * size + again))
+
+
+def test_each_class_target_is_weighed_by_its_own_counts(tmp_path: Path) -> None:
+    data = replace(table(tmp_path), class_weights=True, validation_fraction=0.25, split_seed=4)
+    a_job = job(HEADS, data=data, losses=OF_HEADS)
+    stepper, read = set_up(a_job, "cpu")
+    weights: list[Any] = [getattr(loss, "weight", None) for loss in stepper.loss.losses]  # type: ignore[union-attr]
+    counts = read.train.samples.labels["colour"].bincount() if hasattr(read.train, "samples") else (
+        read.train.labels["colour"].bincount()  # type: ignore[attr-defined]
+    )  # fmt: skip
+    assert (weights[0] * counts).tolist() == pytest.approx([len(read.train) / 3] * 3)
+    assert weights[1] is None and weights[2] is None  # values, and a loss that takes no weights of classes
+    assert balance.words(OF_HEADS) == (
+        "Classes are weighed in the loss of colour; not in that of size (SmoothL1Loss), kind (BCEWithLogitsLoss)."
+    )
+
+
+def test_samples_that_are_ids_cannot_be_mixed(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("one and two and three " * 20)
+    data = DataConfig("file.text", path=str(tmp_path / "words.txt"), shuffle=False)
+    failed = run(Job(HEADS, data, job(mixup=0.3, epochs=1).training))[-1]
+    assert isinstance(failed, Failed) and "mixup mixes samples as numbers" in failed.message
+
+
 @pytest.mark.parametrize("name", SEVERAL)
 def test_the_script_prints_the_same_lines(name: str, run_script: Any) -> None:  # noqa: F811
     a_job = job(TWO_OUTPUTS, epochs=2, losses=TWO_LOSSES, **{"batch_size": 200, **SEVERAL[name]})
@@ -94,8 +167,9 @@ def test_the_input_that_comes_out_again_is_the_one_that_went_in(run_script: Any)
     """A transform that draws: the target is what the net saw."""
     blur = Transform("RandomErasing", FrozenMap(p=1.0))
     a_job = job(TWO_OUTPUTS, epochs=1, batch_size=300, losses=TWO_LOSSES, data=DataConfig(train_transforms=(blur,)))
+    ours = app_lines(a_job)  # first, so that the script finds a torchvision that can be imported here
     lines, ended = run_script(a_job, "--json")
-    assert ended is None and lines == app_lines(a_job)
+    assert ended is None and lines == ours
 
 
 def test_a_resumed_run_is_the_one_that_was_never_stopped(tmp_path: Path) -> None:
@@ -188,8 +262,8 @@ def test_what_cannot_be_compared_is_refused_by_its_name(tmp_path: Path) -> None:
     ):
         with pytest.raises(JobError, match=words):
             check_numbers(job(TWO_OUTPUTS, losses=rows))
-    with pytest.raises(JobError, match="mixup"):
-        check_numbers(job(TWO_OUTPUTS, losses=TWO_LOSSES, mixup=0.2))
+    with pytest.raises(JobError, match="class_weights: .* none of the losses does"):
+        check_numbers(job(TWO_OUTPUTS, data=DataConfig(class_weights=True), losses=(TWO_LOSSES[1],)))
     for rows, words in (
         ((OutputLoss("other", loss),), "no output “other”"),
         ((OutputLoss("digit", loss, 1.0, "colour"),), "no target “colour”"),

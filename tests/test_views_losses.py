@@ -66,6 +66,18 @@ def test_several_outputs_are_said_and_one_click_gives_each_a_loss_that_fits() ->
     assert [one.message for one in found] == ["again is N×1×8×8", "The net has no output gone"]
 
 
+def test_class_weights_want_one_loss_of_several_that_takes_them() -> None:
+    project = replace(two_outputs(), data=DataConfig(class_weights=True))
+    rows = (OutputLoss("digit", Choice("BCEWithLogitsLoss")), OutputLoss("again", Choice("MSELoss"), 1.0, INPUT))
+    project = replace(project, training=replace(project.training, losses=rows, mixup=0.2))
+    analysis = analyse(project.graph)
+    (problem,) = preflight.problems(project, analysis)
+    assert problem.message == "No loss can weigh the classes"
+    cured = replace(project, training=replace(project.training, **problem.cures[0].settings))
+    assert [row.loss.name for row in cured.training.losses] == ["CrossEntropyLoss", "MSELoss"]
+    assert preflight.problems(cured, analysis) == ()
+
+
 def test_an_auxiliary_head_has_the_same_target_and_counts_less() -> None:
     graph = net(
         [("input", "x", {"shape": (1, 8, 8)}), ("nn.Flatten", "flatten", {}), ("nn.Linear", "fc", {"out_features": 10}),
@@ -129,6 +141,8 @@ def test_each_output_has_a_row_with_loss_weight_and_target(form: Any, qtbot: Any
     again.first.click()
     assert [row.output for row in document.project.training.losses] == ["again", "digit"]
     assert "those of again" in made.loss.told.text()
+    document.apply("Weigh", replace(document.project, data=DataConfig(class_weights=True)))
+    assert "Classes are weighed in the loss of digit; not in that of again (L1Loss)." in made.loss.told.text()
     made.loss.outputs["digit"].none.click()
     assert [row.output for row in document.project.training.losses] == ["again"]
     assert made.loss.missing.text() == "Give digit a loss" and made.loss.missing.isVisible()

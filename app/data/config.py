@@ -23,9 +23,9 @@ class DataConfig:
     `validation_fraction` and `test_fraction` are the shares of samples held out to validate and to test with; of a
     source that its authors split, `test_fraction` is the share of the part held out by them that is kept for the test.
     `shuffle` draws a new order for every epoch; `drop_last` leaves out a last batch that is not full. With
-    `class_weights` the loss weighs rare classes as much as common ones. `options` are the source's own, those that
-    differ from its defaults; `path` is the file or folder of a source that reads one; what of it cannot be read is
-    left out where `bad` is "skip", and stops the run before it begins where it is "stop".
+    `class_weights` the loss, or each of several that can, weighs rare classes as much as common ones. `options` are the
+    source's own, those that differ from its defaults; `path` is the file or folder of a source that reads one; what of
+    it cannot be read is left out where `bad` is "skip", and stops the run before it begins where it is "stop".
     Pictures go through `train_transforms` when they are learnt from, through `eval_transforms` when they are not.
     """
 

@@ -209,7 +209,7 @@ def _dataset(config: DataConfig, spec: SourceSpec, parts: Parts) -> Dataset:
         raise DataError(f"{spec.label}: no sample is left to train on. Make validation_fraction smaller.")
     with borrowed():
         inputs, _ = next(training.batches([torch.arange(1)]))
-    labels, classes = first(training.labels), len(spec.classes)
+    counts = FrozenMap({one.name: _counts(training.labels, one) for one in spec.known_targets})
     info = DataInfo(
         spec.key,
         spec.label,
@@ -221,12 +221,21 @@ def _dataset(config: DataConfig, spec: SourceSpec, parts: Parts) -> Dataset:
         spec.task,
         prod(spec.label_shape),
         len(test),
-        () if spec.task == VALUES else tuple(torch.bincount(labels.flatten(), minlength=classes).tolist()),
+        counts[spec.known_targets[0].name],
         spec.label_shape,
         spec.notes,
         spec.targets,
+        counts,
     )
     return Dataset(training, validation, test, info)
+
+
+def _counts(labels: Any, target: TargetInfo) -> tuple[int, ...]:
+    """How many there are of each class of a target, none of values."""
+    if target.task == VALUES:
+        return ()
+    ids = labels[target.name] if isinstance(labels, Targets) else labels
+    return tuple(torch.bincount(ids.flatten(), minlength=len(target.classes)).tolist())
 
 
 def _points(name: str, options: Mapping[str, Any]) -> Pair:

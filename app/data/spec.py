@@ -171,7 +171,7 @@ class DataInfo:
     """What was read: shapes without the batch, torch's name of the dtype, counts of samples.
 
     `class_counts` are the training samples (or tokens) of each class, empty for values. Where a sample has several
-    `targets`, what is said of task, classes and labels is of one of them.
+    `targets`, what is said of task, classes and labels is of one of them; `target_counts` has the counts of all.
     """
 
     source: str
@@ -188,6 +188,7 @@ class DataInfo:
     label_shape: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
     targets: tuple[TargetInfo, ...] = ()
+    target_counts: FrozenMap[str, tuple[int, ...]] = field(default_factory=FrozenMap)
 
     @property
     def known_targets(self) -> tuple[TargetInfo, ...]:

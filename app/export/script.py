@@ -8,6 +8,7 @@ the text through `repr`, after it has been checked.
 from __future__ import annotations
 
 import keyword
+from dataclasses import replace
 from pathlib import Path
 from string import Template
 
@@ -191,6 +192,7 @@ def training_script(
     spec = look(job.data)
     words, option, put = _start_parts(training.start is not None, start_file(Path(script)).name)
     data, terms = script_data.data_parts(job, spec), script_data.terms(job, spec)
+    terms = replace(terms, portions=script_distributed.has_portions(job, terms.several))
     kept = script_checkpoints.parts(training, terms, hands)
     chief = terms.several.chief_spec() if terms.several is not None else spec
     parts = {
@@ -200,14 +202,14 @@ def training_script(
         "ahead": _ahead(hands) if script_data.is_streamed(spec) else "",
         "parts": steps.told_parts(training),
         "seeds": steps.seeds(training),
-        "made": steps.made(training, script_data.balance(job, spec), terms.several),
+        "made": steps.made(training, script_several.balance(job, spec), terms.several),
         "before": steps.before(training),
         "order": steps.order(training, job.data.shuffle, job.data.drop_last),
         "numbered": steps.numbered(training, hands),
         "step": steps.step(training, terms),
         "limits": steps.limits(training),
-        "part": script_distributed.part(job, hands),
-        "processes": script_distributed.functions(job, hands),
+        "part": script_distributed.part(job, terms.several, hands),
+        "processes": script_distributed.functions(job, terms.several, hands),
         "processes_constants": script_distributed.CONSTANTS,
         "synced": script_distributed.synced(job),
         **script_distributed.hands(hands),

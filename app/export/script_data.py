@@ -185,14 +185,6 @@ def torch_imports(job: Job) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def balance(job: Job, spec: SourceSpec) -> str:
-    """The line that weighs rare classes as much as common ones in the loss, "" if that is not asked for."""
-    if not job.data.class_weights:
-        return ""
-    counts = f"torch.bincount(labels.flatten(), minlength={len(spec.classes)})"
-    return f"loss_function.weight = balanced_weights({counts})"
-
-
 def accuracy(terms: Terms, spec: SourceSpec) -> dict[str, str]:
     """How the script counts what is right, if there are classes."""
     each = " * labels.shape[1]" if spec.task == TOKENS else ""

@@ -5,11 +5,13 @@ With one process nothing of it changes a number: the part of a batch is the whol
 
 from __future__ import annotations
 
+from app.export.script_several import Several
+from app.training.balance import takes_weights
 from app.training.choices import PLATEAU
-from app.training.config import TrainingConfig
+from app.training.config import Choice, TrainingConfig
 from app.training.job import Job
 
-WEIGHED = ("CrossEntropyLoss", "NLLLoss")  # whose mean is over the weights of the labels
+MEAN_OF_WEIGHTS = ("CrossEntropyLoss", "NLLLoss")  # whose mean is over the weights of the labels
 
 CONSTANTS = (
     'RANK, PROCESSES = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))  # set by torchrun\n'
@@ -111,28 +113,62 @@ class Hands:
             time.sleep(0.05)'''
 
 
-def functions(job: Job, hands: bool) -> str:
+_OUTWEIGHS = '''
+
+
+def outweighs(labels: Tensor, weight: Tensor, part: Tensor, batch: Tensor) -> Tensor:
+    """How many times as much the samples of a part weigh as those of its batch, in the mean."""
+    return weight[labels[part]].mean() / weight[labels[batch]].mean()'''
+
+
+def functions(job: Job, several: Several | None, hands: bool) -> str:
     """The functions that deal out and gather."""
     argument = _weights(job)
     portion = f"PROCESSES * {argument.format('part')} / {argument.format('batch')}" if argument else (
         "PROCESSES * len(part) / len(batch)"
     )  # fmt: skip
-    if job.training.loss.params.get("reduction") == "sum":
+    if several is None and job.training.loss.params.get("reduction") == "sum":
         portion = "float(PROCESSES)"
     text = _FUNCTIONS.format(
         arguments=", labels: Tensor, weight: Tensor" if argument else "",
         or_tensor=" | Tensor" if argument else "",
         portion=portion,
     )
+    if any("outweighs" in portion for portion in _portions(job, several)):
+        text += _OUTWEIGHS
     return text + (_FIRST if hands or _decides(job.training) else "") + (_HANDS if hands else "")
 
 
 def _weights(job: Job) -> str:
     """The weight of the labels at some places as an expression of {}, "" where every sample counts alike."""
-    loss = job.training.loss
-    if loss.name not in WEIGHED or not (job.data.class_weights or loss.params.get("weight") is not None):
+    if job.training.losses or not _is_weighed(job, job.training.loss):
         return ""
     return "weight[labels[{}]].sum()"
+
+
+def _is_weighed(job: Job, loss: Choice) -> bool:
+    """Whether the mean of a loss is over the weights of its labels."""
+    weighs = loss.params.get("weight") is not None or (job.data.class_weights and takes_weights(loss))
+    return loss.name in MEAN_OF_WEIGHTS and weighs and loss.params.get("reduction") != "sum"
+
+
+def _portions(job: Job, several: Several | None) -> list[str]:
+    """What the losses of some outputs count for beside `portion`, as entries of a dictionary by output."""
+    found: list[str] = []
+    if several is None:
+        return found
+    for number, row in enumerate(several.rows):
+        if row.given.loss.params.get("reduction") == "sum":
+            found.append(f"{row.given.output!r}: len(every) / len(batch)")
+        elif _is_weighed(job, row.given.loss):
+            weight = f"loss_function.losses[{number}].weight"
+            found.append(f"{row.given.output!r}: outweighs({several.labels(row)}, {weight}, batch, every)")
+    return found
+
+
+def has_portions(job: Job, several: Several | None) -> bool:
+    """Whether the losses of several outputs count differently."""
+    return bool(_portions(job, several))
 
 
 def _decides(config: TrainingConfig) -> bool:
@@ -141,11 +177,14 @@ def _decides(config: TrainingConfig) -> bool:
     return bool(config.max_minutes is not None or config.patience or plateau)
 
 
-def part(job: Job, hands: bool) -> str:
+def part(job: Job, several: Several | None, hands: bool) -> str:
     """The lines that deal out a batch."""
     more = ", labels, loss_function.weight" if _weights(job) else ""
     lines = ["if hands.stop(epoch, step):", "    break"] if hands else []
-    return "".join(f"            {line}\n" for line in [*lines, f"batch, portion = part_of(every{more})"])
+    lines.append(f"batch, portion = part_of(every{more})")
+    if own := _portions(job, several):
+        lines += ["portions = {", *(f"    {entry}," for entry in own), "}"]
+    return "".join(f"            {line}\n" for line in lines)
 
 
 def words(job: Job) -> str:

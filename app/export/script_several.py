@@ -8,6 +8,7 @@ from pprint import pformat
 from typing import Any
 
 from app.data.spec import SourceSpec
+from app.training.balance import takes_weights
 from app.training.choices import loss_call
 from app.training.config import INPUT, OutputLoss
 from app.training.job import Job
@@ -29,7 +30,11 @@ class Several:
     @property
     def label(self) -> str:
         """The labels of the first loss in a batch, as an expression; those of an only target have no name."""
-        return f'labels[batch]["{self.rows[0].target}"]' if self.spec.targets else "labels[batch]"
+        return self.labels(self.rows[0], "labels[batch]")
+
+    def labels(self, row: Row, of: str = "labels") -> str:
+        """The labels that a loss compares with, as an expression."""
+        return f'{of}["{row.target}"]' if self.spec.targets else of
 
     @property
     def answer(self) -> str:
@@ -77,9 +82,28 @@ def constants(job: Job) -> str:
     return f"FORMS = {pformat(list(forms(job.source)), width=110, sort_dicts=False)}\n"
 
 
+def balance(job: Job, spec: SourceSpec) -> str:
+    """The lines that weigh rare classes as much as common ones in the loss, "" if that is not asked for."""
+    if not job.data.class_weights:
+        return ""
+    own = several(job, spec)
+    if own is None:
+        return _balanced("loss_function", "labels", len(spec.classes))
+    lines = [
+        _balanced(f"loss_function.losses[{number}]", own.labels(row), row.task.classes)
+        for number, row in enumerate(own.rows) if takes_weights(row.given.loss)
+    ]  # fmt: skip
+    return "\n    ".join(lines)
+
+
+def _balanced(loss: str, labels: str, classes: int) -> str:
+    return f"{loss}.weight = balanced_weights(torch.bincount({labels}.flatten(), minlength={classes}))"
+
+
 def helpers(job: Job, spec: SourceSpec) -> str:
     """The classes and functions that the lines call."""
     from app.data import targets
+    from app.training import recipes
     from app.training import several as losses
 
     wanted: list[Any] = []
@@ -88,14 +112,14 @@ def helpers(job: Job, spec: SourceSpec) -> str:
     if wants_input(job.training):
         wanted.append(targets.with_input)
     if job.training.losses:
-        wanted += [losses.named, losses.SeveralLosses]
+        wanted += [losses.named, recipes.mixed_loss, losses.SeveralLosses]
     return "".join(f"\n\n\n{inspect.getsource(one).rstrip()}" for one in wanted)
 
 
 def imports(job: Job, spec: SourceSpec) -> str:
     """What they want of the standard library."""
     names = {"Mapping"} if spec.targets or job.training.losses else set()
-    names |= {"Sequence"} if job.training.losses else set()
+    names |= {"Callable", "Sequence"} if job.training.losses else set()
     if not names:
         return ""
     return f"from collections.abc import {', '.join(sorted(names))}\nfrom typing import Any\n"

@@ -32,6 +32,7 @@ class Terms:
     answer: str = "output"
     known: str = "labels[batch]"
     several: Several | None = None
+    portions: bool = False  # of the losses of several outputs, where those differ
 
     def compared(self, inputs: str) -> str:
         """What the loss compares with; `inputs` is the expression of what went into the net."""
@@ -117,16 +118,15 @@ def numbered(config: TrainingConfig, hands: bool = False) -> str:
 
 def _forward(config: TrainingConfig, terms: Terms) -> list[str]:
     inputs, lines = terms.ready, []
+    target, out = terms.compared(inputs), terms.output
+    more = ", portions=portions" if terms.portions else ""
     if config.mixup:
-        lines.append(f"inputs, others, share = mixed({inputs}, MIXUP)")
-        inputs = "inputs"
-    body = [f"output = forward({last_channels(config, inputs, terms.picture)})"]
-    target, out = terms.compared(terms.ready), terms.output
-    if config.mixup:
-        body.append(f"first, second = loss_function({out}, {target}), loss_function({out}, {target}[others])")
-        body.append("loss = share * first + (1 - share) * second")
-    else:
-        body.append(f"loss = loss_function({out}, {target})")
+        lines.append(f"mixture, others, share = mixed({inputs}, MIXUP)")
+        inputs, more = "mixture", f", others, share{more}"
+    called = f"loss_function({out}, {target}{more})"
+    if config.mixup and terms.several is None:
+        called = f"mixed_loss(loss_function, {out}, {target}, others, share)"
+    body = [f"output = forward({last_channels(config, inputs, terms.picture)})", f"loss = {called}"]
     return [*lines, *cast(config, body), "loss = loss * portion"]
 
 
@@ -245,12 +245,13 @@ def imports(config: TrainingConfig, functional: bool) -> str:
 def typing_imports(config: TrainingConfig) -> str:
     """What the helpers want of the standard library."""
     lines = []
-    names = [name for name, wanted in (("Mapping", _grouped(config)), ("Sequence", config.recompute)) if wanted]
+    wanted = (("Callable", config.mixup), ("Mapping", _grouped(config)), ("Sequence", config.recompute))
+    names = [name for name, used in wanted if used]
     if names:
         lines.append(f"from collections.abc import {', '.join(names)}")
     if config.recompute:
         lines.append("from functools import partial")
-    if _grouped(config):
+    if _grouped(config) or config.mixup:
         lines.append("from typing import Any")
     return "".join(f"{line}\n" for line in lines)
 
@@ -260,7 +261,7 @@ def helpers(config: TrainingConfig) -> str:
     from app.training import recipes
 
     wanted = ((recipes.parameter_groups, _grouped(config)), (recipes.recompute, config.recompute),
-              (recipes.mixed, config.mixup))  # fmt: skip
+              (recipes.mixed, config.mixup), (recipes.mixed_loss, config.mixup and not config.losses))  # fmt: skip
     return "".join(f"\n\n\n{inspect.getsource(function).rstrip()}" for function, used in wanted if used)
 
 

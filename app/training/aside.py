@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from app.rng import borrowed
+from app.training.balance import weigh_classes
 from app.training.job import Job
 from app.training.start import initial_module
 from app.training.stepper import Stepper
@@ -40,14 +41,11 @@ def stepper_of(job: Job, info: DataInfo, device: str) -> Stepper:
     """What a run of `job` begins with, made with the seed of the job. Call it within `aside`."""
     import torch
 
-    from app.data.splits import balanced_weights
-
     training = job.training
     task = task_of(job, info)
     model = initial_module(job.source, training.start).to(device)
     if training.channels_last:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     stepper = Stepper(model, training, task, device)
-    if job.data.class_weights and info.class_counts:
-        stepper.loss.weight = balanced_weights(torch.tensor(info.class_counts)).to(device)
+    weigh_classes(stepper, job, info, device)
     return stepper

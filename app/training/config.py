@@ -75,15 +75,15 @@ class TrainingConfig:
     clipped to `clip_value` each, then to `clip_norm` together. With `no_decay`, parameters of one dimension (biases,
     scales of norms) go without weight decay. `amp` is "", "bfloat16" or "float16", the latter with a scaler of the
     loss. `ema` is the decay of a running mean of the weights, which is validated and kept in their place; None for
-    none. `mixup` is the alpha of the Beta distribution that pairs of samples are mixed by; 0 for none. The forward of
-    the modules in `recompute` is run anew in backward, so that their activations are not kept (gradient
-    checkpointing). A run ends after `epochs`, and before that after `max_steps` batches, `max_minutes`, or `patience`
-    epochs without a smaller validation loss; None and 0 are no limit. With `one_batch` the first batch of the data is
-    all that it sees. `not_finite` is "stop" or "skip": what happens at a batch whose loss is nan or infinite.
-    `save_every` is the number of batches between two checkpoints; 0 keeps those of the best and of the last epoch.
-    `metrics` are keys of `app.training.scores.SCORES`, measured on the validation samples after every epoch beside
-    loss and accuracy. With `losses`, one for each of several outputs, the loss is their sum, each times its weight, and
-    `loss` is not used; accuracy and metrics are those of the first.
+    none. `mixup` is the alpha of the Beta distribution that pairs of samples, and what they are compared with, are
+    mixed by; 0 for none. The forward of the modules in `recompute` is run anew in backward, so that their activations
+    are not kept (gradient checkpointing). A run ends after `epochs`, and before that after `max_steps` batches,
+    `max_minutes`, or `patience` epochs without a smaller validation loss; None and 0 are no limit. With `one_batch` the
+    first batch of the data is all that it sees. `not_finite` is "stop" or "skip": what happens at a batch whose loss is
+    nan or infinite. `save_every` is the number of batches between two checkpoints; 0 keeps those of the best and of the
+    last epoch. `metrics` are keys of `app.training.scores.SCORES`, measured on the validation samples after every epoch
+    beside loss and accuracy. With `losses`, one for each of several outputs, the loss is their sum, each times its
+    weight, and `loss` is not used; accuracy and metrics are those of the first.
     """
 
     epochs: int = 20

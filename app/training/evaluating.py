@@ -18,6 +18,7 @@ import numpy as np
 from app.data.sources import Dataset, load
 from app.rng import borrowed
 from app.source import make_module
+from app.training.balance import weigh_classes
 from app.training.evaluated import Evaluation
 from app.training.job import Job, JobError, check_input, check_numbers
 from app.training.metrics import CLASSES, TOKENS, VALUES
@@ -83,7 +84,6 @@ class Evaluator:
         """What gives output and loss as a run does; it takes no steps."""
         import torch
 
-        from app.data.splits import balanced_weights
         from app.training.stepper import Stepper
 
         config = replace(self.job.training, compile=False, ema=None, recompute=(), groups=(), schedule=None)
@@ -91,9 +91,7 @@ class Evaluator:
         if config.channels_last:
             model = model.to(memory_format=torch.channels_last)
         stepper = Stepper(model, config, self.task, self.device)
-        if self.job.data.class_weights:
-            counts = torch.tensor(self.data.info.class_counts)
-            stepper.loss.weight = balanced_weights(counts).to(self.device)
+        weigh_classes(stepper, self.job, self.data.info, self.device)
         model.eval()
         return stepper
 

@@ -11,12 +11,12 @@ from app.data.config import DataConfig
 from app.data.sources import DataError, check, spec_of
 from app.data.spec import VALUES, DataInfo
 from app.source import Source
+from app.training import balance
 from app.training.choices import CLASS_IDS, LOSSES
 from app.training.config import TrainingConfig
 from app.training.scores import refusal
 
 AMP = ("", "bfloat16", "float16")
-WEIGHED = ("CrossEntropyLoss", "NLLLoss", "MultiMarginLoss")
 DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 
 
@@ -94,8 +94,6 @@ def _check_losses(training: TrainingConfig) -> None:
             raise JobError(f"There is no loss “{row.loss.name}” here. Choose one of: {', '.join(LOSSES)}.")
         if not (_is_number(row.weight) and row.weight > 0):
             raise JobError(f"losses gives {row.output} the weight {row.weight!r}; it must be a number above 0.")
-    if training.losses and training.mixup:
-        raise JobError("mixup mixes the targets of one loss: set it to 0, or give the net one output.")
 
 
 def _is_number(value: Any) -> bool:
@@ -104,14 +102,8 @@ def _is_number(value: Any) -> bool:
 
 def _check_loss(job: Job) -> None:
     """Whether the loss is one for the data."""
-    loss = job.training.loss
-    if job.data.class_weights and job.training.losses:
-        raise JobError("class_weights weighs the classes of one loss, and the outputs have losses of their own.")
-    if job.data.class_weights and (loss.name not in WEIGHED or "weight" in loss.params):
-        raise JobError(
-            f"class_weights weighs the classes of {' or '.join(WEIGHED)} that has no weight of its own; "
-            f"the loss is {loss.name}. Choose another loss, or take the class weights away."
-        )
+    if job.data.class_weights and (told := balance.refusal(job.training.loss, job.training.losses)):
+        raise JobError(f"class_weights: {told} Choose another loss, or take the class weights away.")
 
 
 def _check_metrics(job: Job) -> None:
@@ -130,6 +122,11 @@ def check_input(job: Job, data: DataInfo) -> None:
     for name in job.training.metrics:
         if told := refusal(name, data.task, len(data.classes)):
             raise JobError(told)
+    if job.training.mixup and not data.dtype.startswith(("float", "bfloat")):
+        raise JobError(
+            f"mixup mixes samples as numbers, and those of {data.label} are {data.dtype}, such as ids of tokens: half "
+            "of one and half of another is none. Set mixup to 0."
+        )
     _check_shape(job, data)
 
 

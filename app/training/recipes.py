@@ -4,7 +4,7 @@ torch is imported at the top because the texts stand alone in that script: impor
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -43,6 +43,16 @@ def mixed(inputs: Tensor, alpha: float) -> tuple[Tensor, Tensor, float]:
     share = float(torch.distributions.Beta(alpha, alpha).sample())
     others = torch.randperm(len(inputs)).to(inputs.device)
     return share * inputs + (1 - share) * inputs[others], others, share
+
+
+def mixed_loss(loss: Callable[..., Tensor], output: Any, known: Tensor, others: Tensor, share: float) -> Tensor:
+    """The loss of mixed samples against `known`, what each is: numbers are mixed as the samples are.
+
+    Class ids cannot be; there it is the loss against each of the two, mixed.
+    """
+    if known.is_floating_point():
+        return loss(output, share * known + (1 - share) * known[others])
+    return share * loss(output, known) + (1 - share) * loss(output, known[others])
 
 
 def computed(metric: Any) -> float:

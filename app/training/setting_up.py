@@ -6,6 +6,7 @@ import random
 
 from app.data.sources import Dataset, Watch, load
 from app.rng import GENERATOR
+from app.training.balance import weigh_classes
 from app.training.job import Job, check_input
 from app.training.start import initial_module
 from app.training.stepper import Stepper
@@ -38,15 +39,5 @@ def set_up(
         if training.channels_last:
             model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         stepper = Stepper(model, training, task, device)
-        if job.data.class_weights:
-            _weigh_classes(stepper, data.info.class_counts, device)
+        weigh_classes(stepper, job, data.info, device)
     return stepper, data
-
-
-def _weigh_classes(stepper: Stepper, counts: tuple[int, ...], device: str) -> None:
-    """Weigh rare classes in the loss as much as common ones."""
-    import torch
-
-    from app.data.splits import balanced_weights
-
-    stepper.loss.weight = balanced_weights(torch.tensor(counts)).to(device)

@@ -9,6 +9,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from app.training.recipes import mixed_loss
+
 
 def named(output: Any, forms: Sequence[Mapping[Any, str]]) -> dict[str, Any]:
     """What a net gives, by the names of its outputs.
@@ -29,6 +31,8 @@ class SeveralLosses(nn.Module):
     `rows` are the names of an output and of its target, the loss, its weight, the number of classes whose ids the loss
     wants as rows of 0 and 1 (0: as they are), and whether it wants the last axis of the output second. An output that
     the net does not give now, as it may in evaluation, is left out. `parts` are the losses of the last batch by output.
+    Of mixed samples `others` are who each was mixed with, and `share` is how much of it is its own. `portions` are
+    what the losses of some outputs count for besides, where a batch is dealt out.
     """
 
     whole = True  # it takes all that the net gives
@@ -41,14 +45,24 @@ class SeveralLosses(nn.Module):
         self.losses = nn.ModuleList([row[2] for row in rows])
         self.parts: dict[str, Tensor] = {}
 
-    def forward(self, output: Any, labels: Any) -> Tensor:
+    def forward(
+        self,
+        output: Any,
+        labels: Any,
+        others: Tensor | None = None,
+        share: float = 1.0,
+        portions: Mapping[str, Tensor | float] | None = None,
+    ) -> Tensor:
         given = named(output, self.forms)
         total, self.parts = None, {}
         for name, target, loss, weight, classes, turned in self.rows:
             if name in given:
                 known = labels if isinstance(labels, Tensor) else labels[target]
                 known = F.one_hot(known, classes).float() if classes else known
-                value = loss(given[name].transpose(1, -1) if turned else given[name], known)
+                out = given[name].transpose(1, -1) if turned else given[name]
+                value = loss(out, known) if others is None else mixed_loss(loss, out, known, others, share)
+                if portions is not None and name in portions:
+                    value = portions[name] * value
                 self.parts[name] = value.detach()
                 total = weight * value if total is None else total + weight * value
         if total is None:

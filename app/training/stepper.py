@@ -102,18 +102,26 @@ class Stepper:
         with torch.autocast(self.kind, dtype=getattr(torch, self.config.amp)):
             return module(inputs)
 
-    def measured(self, output: Any, labels: Tensor) -> Tensor:
-        """The loss, in the precision of the run."""
+    def measured(self, output: Any, labels: Tensor, others: Tensor | None = None, share: float = 1.0) -> Tensor:
+        """The loss, in the precision of the run; `others` and `share` are of mixed samples, see `recipes.mixed`."""
         import torch
 
         if not self.config.amp:
-            return self._measured(output, labels)
+            return self._measured(output, labels, others, share)
         with torch.autocast(self.kind, dtype=getattr(torch, self.config.amp)):
-            return self._measured(output, labels)
+            return self._measured(output, labels, others, share)
 
-    def _measured(self, output: Any, labels: Tensor) -> Tensor:
-        loss: Tensor = self.loss(self.task.ready(output), self.task.targets(labels))
-        return loss
+    def _measured(self, output: Any, labels: Tensor, others: Tensor | None, share: float) -> Tensor:
+        from app.training.recipes import mixed_loss
+
+        output, known = self.task.ready(output), self.task.targets(labels)
+        if others is None:
+            loss: Tensor = self.loss(output, known)
+            return loss
+        if hasattr(self.loss, "losses"):  # of several outputs, each of which is mixed for itself
+            loss = self.loss(output, known, others, share)
+            return loss
+        return mixed_loss(self.loss, output, known, others, share)
 
     @property
     def parts(self) -> Mapping[str, Tensor]:
@@ -162,8 +170,7 @@ class Stepper:
             return output, self.measured(output, labels)
         inputs, others, share = mixed(inputs, self.config.mixup)
         output = self._output(inputs, labels)
-        loss = share * self.measured(output, labels) + (1 - share) * self.measured(output, labels[others])
-        return output, loss
+        return output, self.measured(output, labels, others, share)
 
     def _output(self, inputs: Tensor, labels: Tensor) -> Any:
         output = self.output(self.forward, inputs)

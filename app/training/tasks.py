@@ -183,10 +183,9 @@ def info_of(job: Job, info: DataInfo) -> DataInfo:
     if not job.training.losses:
         return info
     target = _target_of(job.training.losses[0], info.known_targets, info.input_shape, info.label)
-    same = target == info.known_targets[0]
     return replace(
         info, task=target.task, classes=target.classes, label_shape=target.label_shape,
-        labels_per_sample=target.labels_per_sample, class_counts=info.class_counts if same else (),
+        labels_per_sample=target.labels_per_sample, class_counts=info.target_counts.get(target.name, ()),
         targets=info.known_targets,
     )  # fmt: skip
 

@@ -41,7 +41,7 @@ _LOADING = (
     Param("shuffle", "bool", DataConfig.shuffle, doc="Draw a new order of the samples for every epoch."),
     Param("drop_last", "bool", DataConfig.drop_last, doc="Leave out a last batch that is not full."),
     Param("class_weights", "bool", DataConfig.class_weights,
-          doc="Weigh rare classes in the loss as much as common ones."),
+          doc="Weigh rare classes in the loss as much as common ones; of several losses in each that can."),
 )  # fmt: skip
 _BAD = (
     Param("bad", "choice", DataConfig.bad, choices=("stop", "skip"),

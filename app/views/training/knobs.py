@@ -61,8 +61,8 @@ SPEED = (
 REGULAR = (
     _param("ema", "float", "Decay of a running mean of the weights, such as 0.999, which is validated and kept in "
            "their place; None for none.", minimum=0, optional=True),
-    _param("mixup", "float", "Mixes pairs of samples and their losses by a share drawn from Beta(alpha, alpha); "
-           "this is alpha, 0 for none.", minimum=0),
+    _param("mixup", "float", "Mixes pairs of samples by a share drawn from Beta(alpha, alpha), and what they are "
+           "compared with by the same: values as they are, of classes the losses. Alpha; 0 for none.", minimum=0),
 )  # fmt: skip
 
 CHECKPOINTS = (

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from app.background import Background
 from app.data.spec import TargetInfo
 from app.several_outputs import usual_loss, words
-from app.training import choices
+from app.training import balance, choices
 from app.training.choices import LOSSES, Param
 from app.training.config import INPUT, OutputLoss, TrainingConfig
 from app.views.inspector.form import ParamForm
@@ -91,7 +91,7 @@ class LossSection(ChoiceSection):
         self._rows: tuple[OutputLoss, ...] = ()
         self._suggested: tuple[OutputLoss, ...] = ()
         self._targets: tuple[TargetInfo, ...] = ()
-        self._several = False
+        self._several = self._weighs = False
         self.outputs: dict[str, OutputSection] = {}
         self.target = ChoiceField([("", "the target"), (INPUT, words(INPUT))], pairs=True)
         self.target.setAccessibleName("What the output is compared with")
@@ -127,9 +127,9 @@ class LossSection(ChoiceSection):
         self._suggested, self._targets, self._several = suggested, tuple(targets), several
         self._fill()
 
-    def show_config(self, training: TrainingConfig) -> None:
-        """Show what the project holds."""
-        self._rows = training.losses
+    def show_config(self, training: TrainingConfig, class_weights: bool = False) -> None:
+        """Show what the project holds; with `class_weights` its data ask for them."""
+        self._rows, self._weighs = training.losses, class_weights
         self.show_choice(training.loss)
         self._fill()
 
@@ -183,6 +183,7 @@ class LossSection(ChoiceSection):
             told = "The net has several outputs, or the data several targets: each output is compared with one target."
         elif rows:
             told = f"The sum is learnt from, each times its weight. Accuracy and metrics are those of {rows[0].output}."
+            told += f" {balance.words(rows)}" if self._weighs else ""
         self.told.setText(told)
         self.told.setVisible(bool(told))
         if rows:

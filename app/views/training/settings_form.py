@@ -289,7 +289,7 @@ class TrainingForm(QWidget):
             section.show_config(training)
         self.device.set_value(training.device)
         self.optimizer.show_choice(training.optimizer)
-        self.loss.show_config(training)
+        self.loss.show_config(training, project.data.class_weights)
         self.schedule.show_config(training, length_of(training, project.data))
 
     def _replaced(self, project: Project) -> None:

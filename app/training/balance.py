@@ -1,0 +1,73 @@
+"""Rare classes weighed in the loss as much as common ones: of several losses in each that can."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from app.data.spec import DataInfo
+from app.training.config import Choice, OutputLoss
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from app.training.job import Job
+    from app.training.stepper import Stepper
+
+WEIGHED = ("CrossEntropyLoss", "NLLLoss", "MultiMarginLoss")
+
+
+def takes_weights(loss: Choice) -> bool:
+    """Whether a loss weighs classes, and has no weights of its own. All of these compare with class ids.
+
+    >>> takes_weights(Choice("CrossEntropyLoss")), takes_weights(Choice("MSELoss"))
+    (True, False)
+    """
+    return loss.name in WEIGHED and "weight" not in loss.params
+
+
+def refusal(loss: Choice, losses: Sequence[OutputLoss]) -> str:
+    """Why classes cannot be weighed, "" where a loss can."""
+    if any(takes_weights(row.loss) for row in losses) or (not losses and takes_weights(loss)):
+        return ""
+    given = f"none of the losses does ({', '.join(row.loss.name for row in losses)})" if losses else (
+        f"the loss is {loss.name}"
+    )  # fmt: skip
+    return f"It weighs the classes of {' or '.join(WEIGHED)} that has no weight of its own; {given}."
+
+
+def words(losses: Sequence[OutputLoss]) -> str:
+    """Which of several losses weigh their classes.
+
+    >>> words((OutputLoss("a", Choice("NLLLoss")), OutputLoss("b", Choice("MSELoss"))))
+    'Classes are weighed in the loss of a; not in that of b (MSELoss).'
+    """
+    weighed = [row.output for row in losses if takes_weights(row.loss)]
+    left = [
+        f"{row.output} ({row.loss.name}{' with a weight of its own' * ('weight' in row.loss.params)})"
+        for row in losses if not takes_weights(row.loss)
+    ]  # fmt: skip
+    plain = f"; not in that of {', '.join(left)}" if left else ""
+    return f"Classes are weighed in the loss of {', '.join(weighed)}{plain}." if weighed else ""
+
+
+def weigh_classes(stepper: Stepper, job: Job, info: DataInfo, device: str) -> None:
+    """Give the losses their weights, if the job asks for them; made data know no counts, and none are given."""
+    if not job.data.class_weights:
+        return
+    task: Any = stepper.task
+    if not job.training.losses:
+        _weigh(stepper.loss, info.class_counts, device)
+        return
+    for row, loss in zip(task.rows, stepper.loss.losses, strict=True):  # type: ignore[arg-type]
+        if takes_weights(row.given.loss):
+            _weigh(loss, info.target_counts.get(row.target, ()), device)
+
+
+def _weigh(loss: nn.Module, counts: tuple[int, ...], device: str) -> None:
+    import torch
+
+    from app.data.splits import balanced_weights
+
+    if counts:
+        loss.weight = balanced_weights(torch.tensor(counts)).to(device)
