@@ -60,6 +60,10 @@ class FindingsControl(QObject):
         page.turned.connect(lambda _page: self._shown())
         page.list.opened.connect(self.go_to)
         page.chart.chosen.connect(self._choose_layer)
+        page.steps.layerChosen.connect(lambda path: window.curves.gradients.layerClicked.emit(path))
+        window.network_selection.changed.connect(lambda *_: QTimer.singleShot(0, self, self._show_steps))
+        page.steps.runRequested.connect(lambda: window.run_control.run())
+        window.session.progressed.connect(self._show_steps)
         page.checkpoint.selected.connect(self._choose_path)
         page.checkpoint.wanted.connect(self._checkpoint)
         window.autograd_control.captured.connect(lambda *_: self._captured())
@@ -229,10 +233,18 @@ class FindingsControl(QObject):
 
     def _shown(self) -> None:
         """The page came to the front: what is cheap is looked for by itself."""
-        wanted = self.page.page in (FINDINGS, GAIN) and self.page.isVisible()
+        wanted = self.page.page in (FINDINGS, GAIN) and self.page.isVisible() and not self.page.over_run
         self._say_status()
+        self._show_steps()
         if wanted and self.findings is None and self._work is None:
             self.look()
+
+    def _show_steps(self) -> None:
+        """The gain ladder over the run whose curves are shown."""
+        if self.page.over_run and self.page.isVisible():
+            curves = self._window.curves
+            self.page.steps.set_history(curves.history if curves.has_run else None)
+            self.page.steps.map.set_selected(curves.gradients.selected)
 
     def _found(self, findings: Findings) -> None:
         from app.autograd.findings import LOOKED_FOR
@@ -261,7 +273,8 @@ class FindingsControl(QObject):
         if self._work is None:
             found = self.findings.found if self.findings is not None else None
             told = "" if found is None else counted(len(found), "finding") if found else "Nothing found"
-            self.page.status.setText(told if self.page.page in (FINDINGS, GAIN) else "")
+            shown = self.page.page in (FINDINGS, GAIN) and not self.page.over_run
+            self.page.status.setText(told if shown else "")
 
     def _inspect_again(self) -> None:
         """The inspector's sections tell something else now; what is in sight stays there."""

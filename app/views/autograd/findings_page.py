@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 from app.views.autograd.checkpoint_page import CheckpointPage
 from app.views.autograd.finding_rows import FindingList
 from app.views.autograd.gain_chart import GainChart
+from app.views.autograd.gain_over import GainsOverRun
 from app.views.autograd.gradcheck_page import GradcheckPage
 from app.views.widgets.button import Button
 from app.views.widgets.empty import EmptyState
@@ -16,6 +17,7 @@ from app.views.widgets.segmented import Segmented
 
 FINDINGS, GRADCHECK, GAIN, CHECKPOINT = "findings", "gradcheck", "gain", "checkpoint"
 PAGES = ((FINDINGS, "Findings"), (GAIN, "Gain ladder"), (GRADCHECK, "gradcheck"), (CHECKPOINT, "Checkpoint"))
+BATCH, OVER = "batch", "run"
 RUN = {FINDINGS: "Look again", GAIN: "Measure again", GRADCHECK: "Check the whole net", CHECKPOINT: "Measure"}
 HINTS = {
     FINDINGS: "Capture one batch: then gradients that are None or zero, in-place changes, NaN, and layers where the "
@@ -28,7 +30,8 @@ HINTS = {
 
 class FindingsPage(QWidget):
     """Four pages under one row of choices. `asked(page)` wants the page's figures anew, `stopped` no more of them, and
-    `captureRequested` a batch. `turned(page)` tells which is in front."""
+    `captureRequested` a batch. `turned(page)` tells which is in front. The gain ladder is that of the batch, or over
+    the steps of a run: `steps`."""
 
     asked = Signal(str)
     stopped = Signal()
@@ -45,7 +48,8 @@ class FindingsPage(QWidget):
         self.stop.hide()
         self.list, self.check = FindingList(), GradcheckPage()
         self.chart, self.rule = GainChart(), label("", "label", "text2", wrap=True)
-        self.checkpoint = CheckpointPage()
+        self.checkpoint, self.steps = CheckpointPage(), GainsOverRun()
+        self.over = Segmented([(BATCH, "This batch"), (OVER, "Over the run")], "The gain ladder of what")
         gain = QWidget()
         column = QVBoxLayout(gain)
         column.setContentsMargins(0, 0, 0, 0)
@@ -59,12 +63,13 @@ class FindingsPage(QWidget):
         self.empty.acted.connect(self.captureRequested)
         self._pages = {FINDINGS: self.list, GAIN: gain, GRADCHECK: self.check, CHECKPOINT: self.checkpoint}
         self.stack = QStackedWidget()
-        for page in (self.empty, *self._pages.values()):
+        for page in (self.empty, *self._pages.values(), self.steps):
             self.stack.addWidget(page)
         row = QHBoxLayout()
         row.setContentsMargins(12, 5, 12, 5)
         row.setSpacing(10)
         row.addWidget(self.tabs)
+        row.addWidget(self.over)
         row.addWidget(self.status, 1)
         row.addWidget(self.stop)
         row.addWidget(self.run)
@@ -76,6 +81,7 @@ class FindingsPage(QWidget):
         layout.addWidget(self.stack, 1)
         self._captured = False
         self.tabs.changed.connect(self._turn)
+        self.over.changed.connect(lambda _which: self._turn(self.page))
         self.run.clicked.connect(lambda: self.asked.emit(self.page))
         self.stop.clicked.connect(self.stopped)
         self.set_captured(False)
@@ -84,6 +90,11 @@ class FindingsPage(QWidget):
     def page(self) -> str:
         """Which of the four is in front."""
         return self.tabs.value()
+
+    @property
+    def over_run(self) -> bool:
+        """Whether the page in front tells of a run, and so of no batch."""
+        return self.page == GAIN and self.over.value() == OVER
 
     def turn_to(self, page: str) -> None:
         self.tabs.set_value(page)
@@ -99,13 +110,15 @@ class FindingsPage(QWidget):
 
     def _show(self, page: str) -> None:
         self.run.setText(RUN[page])
-        self.run.setVisible(self._captured and not self.stop.isVisibleTo(self))
-        self.stack.setCurrentWidget(self._pages[page] if self._captured else self.empty)
+        self.over.setVisible(page == GAIN)
+        self.run.setVisible(self._captured and not self.over_run and not self.stop.isVisibleTo(self))
+        of_batch = self._pages[page] if self._captured else self.empty
+        self.stack.setCurrentWidget(self.steps if self.over_run else of_batch)
         if not self._captured:
             self.empty.set_text("No graph captured yet", HINTS[page])
 
     def set_working(self, words: str | None) -> None:
         """Say what goes on, with Stop beside it; None when nothing does."""
         self.stop.setVisible(words is not None)
-        self.run.setVisible(self._captured and words is None)
+        self.run.setVisible(self._captured and not self.over_run and words is None)
         self.status.setText(words or "")

@@ -10,6 +10,7 @@ from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QSizePolicy, QSplitter, QStackedLayout, QVBoxLayout, QWidget
 
 from app.source import Source
+from app.telemetry.gains import path_of
 from app.training.history import History
 from app.views import theme
 from app.views.training import figures, series
@@ -193,7 +194,8 @@ class Curves(QWidget):
     @property
     def _nodes(self) -> dict[str, tuple[str, ...]]:
         """The nodes of each layer; the layers are known from the first norms on."""
-        layers = (*self._history.layers, *self._history.seen.tables["dead"].layers)
+        seen = self._history.seen.tables
+        layers = (*self._history.layers, *seen["dead"].layers, *map(path_of, seen["reach"].layers))
         if self._source is not None and layers != self._known[0]:
             self._known = (layers, nodes_by_layer(self._source, layers))
         return self._known[1]

@@ -10,9 +10,11 @@ from PySide6.QtCore import QRectF, Qt, Signal
 from PySide6.QtGui import QFontMetricsF, QImage, QPainter, QPen
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QStyleOptionGraphicsItem, QVBoxLayout, QWidget
 
+from app.telemetry.gains import path_of
 from app.training.columns import Columns
 from app.training.history import History
 from app.training.layer_history import LayerTable
+from app.training.lost import lost_over
 from app.training.verdict import verdict
 from app.views import theme
 from app.views.training import figures
@@ -154,14 +156,17 @@ def samples_at(x: Floats, low: float, high: float, pixels: int) -> np.ndarray:
 
 
 class GradientMap(Chart):
-    """The map, its ramp, and a click on a row that says which layer is meant. `quantity` chooses what it shows."""
+    """The map, its ramp, and a click on a row that says which layer is meant. `quantity` chooses what it shows, among
+    `quantities`, the first at first."""
 
     layerClicked = Signal(str)  # the path of the module
     layerHovered = Signal(object)  # the path, or None
 
-    def __init__(self) -> None:
+    def __init__(self, quantities: Sequence[str] = tuple(QUANTITIES)) -> None:
         self._axis = LayerAxis()
-        super().__init__("Gradient norm per layer", "log scale", plot=StepPlot(self._axis), legend=False)
+        self._quantity = quantities[0]
+        first = QUANTITIES[self._quantity]
+        super().__init__(first.title, first.note, plot=StepPlot(self._axis), legend=False)
         self.plot.grid_x = self.plot.grid_y = self.plot.show_epochs = False
         self.plot.view.setMouseEnabled(x=True, y=False)
         self.plot.view.clicked.connect(self._clicked)
@@ -173,8 +178,8 @@ class GradientMap(Chart):
         self._tracker = BoundsTracker()
         self._selected: frozenset[str] = frozenset()
         self._hovered: int | None = None
-        self._quantity = "gradient"
-        self.choice = ChoiceField([(key, each.name) for key, each in QUANTITIES.items()], "gradient", pairs=True)
+        names = [(key, QUANTITIES[key].name) for key in quantities]
+        self.choice = ChoiceField(names, self._quantity, pairs=True)
         self.choice.setAccessibleName("What the map shows")
         self.choice.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
         self.choice.setToolTip("What is shown of each layer")
@@ -250,8 +255,12 @@ class GradientMap(Chart):
         self._selected = frozenset(layers)
         self._show_selected()
 
+    @property
+    def _selected_rows(self) -> frozenset[int]:
+        return frozenset(row for row, layer in enumerate(self.layers) if path_of(layer) in self._selected)
+
     def _show_selected(self) -> None:
-        rows = frozenset(row for row, layer in enumerate(self.layers) if layer in self._selected)
+        rows = self._selected_rows
         self._axis.select(rows)
         self._heat.select(rows)
 
@@ -285,9 +294,13 @@ class GradientMap(Chart):
         return self._tracker.over(self._columns)
 
     def _judge(self) -> None:
-        """Name the first layer whose gradient vanishes or explodes; of the gradients alone."""
-        found = verdict(self.layers, self._columns.matrix()) if self._quantity == "gradient" else None
-        text = found.text if found is not None else ""
+        """Name the first layer whose gradient vanishes or explodes, where it is gradients that are shown."""
+        text = ""
+        if self._quantity == "gradient":
+            found = verdict(self.layers, self._columns.matrix())
+            text = found.text if found is not None else ""
+        elif self._quantity in ("reach", "gain"):
+            text = " ".join(one.text for one in lost_over(self.history.seen.tables["reach"]))
         if text != self.words.toolTip():
             self.words.setToolTip(text)
             self.words.setVisible(bool(text))
@@ -304,13 +317,13 @@ class GradientMap(Chart):
     def _clicked(self, _x: float, y: float) -> None:
         row = self.row_at(y)
         if row is not None:
-            self.layerClicked.emit(self.layers[row])
+            self.layerClicked.emit(path_of(self.layers[row]))
 
     def _pointed(self, x: float | None) -> None:
         row = None if x is None else self.row_at(self.plot.pointer_y)
         if row != self._hovered:
             self._hovered = row
-            self.layerHovered.emit(None if row is None else self.layers[row])
+            self.layerHovered.emit(None if row is None else path_of(self.layers[row]))
 
     def _sample(self, index: int) -> int:
         """The last measurement up to a step, −1 if there is none."""
@@ -322,7 +335,7 @@ class GradientMap(Chart):
         if sample < 0:
             return []
         rows = [self._hovered] if self._hovered is not None else []
-        rows += [r for r, layer in enumerate(self.layers) if layer in self._selected and r != self._hovered][:3]
+        rows += [row for row in sorted(self._selected_rows) if row != self._hovered][:3]
         figures_now = self._columns.matrix()[:, sample]
         return [self._row(row, float(figures_now[row])) for row in rows]
 

@@ -20,4 +20,6 @@ QUANTITIES = {
     "weight": Quantity("Weight", "Weight norm per layer", "log scale", "no weights"),
     "update": Quantity("Update", "Update / weight per layer", "log scale; about 1e\u22123 is usual", "no update"),
     "dead": Quantity("Dead", "Dead units per layer", "share of units that were 0 for a whole batch", "not met"),
+    "reach": Quantity("Left", "What is left of the gradient", "|grad in| / what reached the last layer", "none"),
+    "gain": Quantity("Gain", "Gain per layer", "|grad in| / |grad out|, log scale", "none"),
 }
