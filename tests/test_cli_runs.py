@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import signal
@@ -13,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from app.main import main
+from app.project import Project
 from app.resources import path as resource_path
-from app.runs import store
+from app.runs import layers_kept, store
 from app.training import checkpoint
+from app.training.events import GainFigures
 from benchmarks.kill_checkpoints import killed_and_resumed
 
 DIGITS = resource_path("examples", "digits.tape")
@@ -59,6 +62,9 @@ def test_a_command_goes_on_where_another_one_ended(
     assert main(["runs", str(three), "--json"]) == 0
     (told,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (told["number"], told["state"], told["summary"]["steps"]) == (1, "done", whole[-1][0])
+    assert main(["runs", str(two), "--gains"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("left of the gradient at step") and "\nfc2 " in text and "No layer vanishes" in text
     pytest.importorskip("tensorboard")
     assert main(["runs", str(two), "--run", "1", "--tensorboard", str(tmp_path / "events")]) == 0
     assert list(Path(capsys.readouterr().out.strip()).glob("events.out.tfevents.*"))
@@ -66,6 +72,28 @@ def test_a_command_goes_on_where_another_one_ended(
     assert "no run “7”" in capsys.readouterr().err
     assert main(["runs", str(two)]) == 0
     assert "Run 1" in (text := capsys.readouterr().out) and "done" in text and "2/2" in text
+
+
+def test_the_layer_at_which_the_gradient_of_a_kept_run_vanishes_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = store.begin(tmp_path / "runs", Project("deep"))
+    assert main(["runs", str(tmp_path), "--gains"]) == 1
+    assert "no gains were measured" in capsys.readouterr().err
+    for step in range(1, 21):
+        left = 10.0 ** -min(step, 9)
+        event = GainFigures(step, 2.0, ("first", "second", "last"), (left, 1.0, 2.0), (math.nan, left, 1.0))
+        layers_kept.append(kept.folder, [event])
+    assert main(["runs", str(tmp_path), "--gains"]) == 0
+    head, last, second, first, told = capsys.readouterr().out.splitlines()
+    assert head.split()[-6:] == ["1", "5", "9", "12", "16", "20"] and last.split() == ["last", *["0.5"] * 6]
+    assert second.split()[1:3] == ["0.05", "5e-06"] and first.split() == ["first", *["-"] * 6]
+    assert told.startswith("Vanishes first at second: at step 20 what leaves it is 5e-10 of what reached the last")
+    assert told.endswith("So it was at 18 of 20 measured steps, from step 3 to 20.")
+    assert main(["runs", str(tmp_path), "--gains", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["lost"] == [{"kind": "vanishes", "layer": "second", "first": 3, "last": 20, "times": 18}]
+    assert found["reach"][0] == [None] * 20 and found["gain"][2] == [0.5] * 20
 
 
 def test_what_cannot_be_gone_on_with_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
