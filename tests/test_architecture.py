@@ -43,7 +43,7 @@ ARROWS = {
     "cli_weights": "cli state_dicts start_weights project_file export",
     "cli_export": "cli project builder preflight export",
     "cli_train": "cli project preflight start_weights runs remote training run_output export views",
-    "cli_runs": "cli project preflight own_layers builder data runs",
+    "cli_runs": "cli project preflight own_layers builder data runs training.lost",
     "cli_try": "cli preflight training data.sources drawing",
     "cli_data": "cli data",
     "cli_evaluate": "cli project preflight training data export runs",
