@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import io
 import linecache
 import re
 import sys
@@ -12,7 +13,7 @@ import types
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ from app.autograd import layers, snippet_tape
 from app.autograd.live import LiveGraph
 from app.autograd.look_into import findings, gradcheck, gradcheck_function
 from app.autograd.snippet_names import Names
-from app.autograd.snippet_tape import MOST_NODES, SnippetRecorder, SnippetSource
+from app.autograd.snippet_tape import MOST_NODES, MOST_PLAYED, PATIENCE, SnippetRecorder, SnippetSource
 from app.autograd.snippets import Ending, Graph, Snippet, SnippetAnswer, SnippetError
 from app.autograd.subject import Subject
 from app.autograd.walk import walk
@@ -83,7 +84,7 @@ class _Session:
         if not snippet.function:
             self._scope.update(torch=torch, nn=nn, F=nn.functional)
         self._given = set(self._scope)
-        self._recorder = SnippetRecorder(self._source, self._names, deaf=_compiles(snippet.text))
+        self._recorder = SnippetRecorder(self._source, self._names, deaf=_compiles(snippet.text), watch=snippet.play)
 
     def run(self, execute: Callable[[ast.Module, str, dict[str, Any]], None]) -> SnippetError | None:
         name, text = self._source.filename, self._snippet.text
@@ -178,8 +179,9 @@ class _Session:
             if graphs and (nodes > MOST_NODES or len(graphs) == MOST_GRAPHS):
                 break
             graphs.append(graph)
-        if graphs and self._snippet.play and graphs[0].freed_at is None:
-            graphs[0] = self._played(graphs[0], ends[graphs[0].name])
+        rows = names.rows()
+        if self._snippet.play:
+            graphs = self._played(graphs, ends)
         told, found = self._looked_into() if error is None else ([], 0)
         words = unread
         if not words and graphs and _compiles(self._snippet.text):
@@ -187,11 +189,25 @@ class _Session:
         elif not (words or graphs or error):
             words = _why_no_graph(names)
         return SnippetAnswer(
-            _ending(error), words, names.rows(), tuple(graphs), error, "", seconds, tuple(told), found
+            _ending(error), words, rows, tuple(graphs), error, "", seconds, tuple(told), found
         )  # fmt: skip
 
-    def _played(self, graph: Graph, tensor: Tensor) -> Graph:
-        """A graph with its backward pass, from ones where the tensor is no single number."""
+    def _played(self, graphs: list[Graph], ends: dict[str, Tensor]) -> list[Graph]:
+        """The graphs with the backward pass that the text had torch run, or with one that is run now.
+
+        Hooks of the text's own run in that as well; what they print does not count.
+        """
+        until, found = process_time() + PATIENCE, []
+        for graph in graphs:
+            if graph.played is None and not graph.stopped and graph.freed_at is None:
+                if process_time() < until and len(graph.tape.nodes) <= MOST_PLAYED:
+                    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+                        graph = self._played_now(graph, ends[graph.name])
+            found.append(graph)
+        return found
+
+    def _played_now(self, graph: Graph, tensor: Tensor) -> Graph:
+        """From ones where the tensor is no single number."""
         live = LiveGraph(graph.tape, walk([tensor])[0], [tensor], nn.Module(), (), None)
         try:
             played, stopped = play_through(live, ones=True)
@@ -249,10 +265,14 @@ class _Session:
 
     def _graph(self, name: str, tensor: Tensor, names: Names) -> Graph:
         tape, freed = self._recorder.tape_of(tensor, names)
+        before = self._recorder.before_backward(tensor)
+        watch = before.watch if before is not None else None
+        played, stopped = (watch.result(), watch.words()) if watch is not None else (None, "")
         if not freed:
-            return Graph(name, tape)
-        before, line = self._recorder.before_backward(tensor) or (tape, 0)
-        return Graph(name, before, line)
+            return Graph(name, tape, None, played, stopped if played is not None else "")
+        if before is None:
+            return Graph(name, tape, 0)
+        return Graph(name, before.tape, before.line, played, stopped)
 
 
 def _ending(error: SnippetError | None) -> Ending:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import process_time
 from types import FrameType
@@ -19,6 +19,7 @@ from app.autograd.memory import SavedReader, StorageTable, is_freed
 from app.autograd.snippet_names import Names
 from app.autograd.tape import Label, Tape, TapeNode, below
 from app.autograd.walk import LEAF_SEQUENCE, execution_order, is_accumulate, walk
+from app.autograd.watched_pass import PassWatch
 from app.frozen import FrozenMap
 from app.source import Source
 
@@ -26,6 +27,7 @@ LONGEST = 34  # letters of a line that name a group
 KEPT = 64  # graphs as they were before a backward pass
 PATIENCE = 3.0  # seconds of work that looking at them may take
 MOST_NODES = 20_000  # of a graph that is looked at there
+MOST_PLAYED = 2_000  # of one whose backward pass is measured step by step
 _BACKWARD = {torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad}
 _BETWEEN = {str(module.__file__) for module in (torch._tensor, torch.overrides, torch.autograd)} | {__file__}
 
@@ -41,6 +43,15 @@ class SnippetSource(Source):
         return self.name
 
 
+@dataclass(frozen=True)
+class Before:
+    """A graph as it was right before `line` started a backward pass; `watch` has that pass, if it was of this graph."""
+
+    tape: Tape
+    line: int
+    watch: PassWatch | None = None
+
+
 class SnippetRecorder(OriginRecorder):
     """A context in which a snippet runs. `names()` looks up what its names stand for at the moment.
 
@@ -48,18 +59,21 @@ class SnippetRecorder(OriginRecorder):
     tape is made. Right before a line of the snippet starts a backward pass, the graph is looked at as it is then.
 
     With `deaf` nothing is heard of, and lines and layers stay unknown: beside a listener torch.compile does nothing.
+    With `watch` each step of such a pass is measured while torch runs it.
     """
 
-    def __init__(self, source: SnippetSource, names: Callable[[], Names], deaf: bool = False) -> None:
+    def __init__(
+        self, source: SnippetSource, names: Callable[[], Names], deaf: bool = False, watch: bool = False
+    ) -> None:
         super().__init__(torch.nn.Module(), source)
-        self._deaf = deaf
+        self._deaf, self._watches = deaf, watch
         self._text, self._look = source, names
         self._started = torch._C._autograd._get_sequence_nr()
         self._numbers = _Numbers()
         self._paths: dict[str, str] = {}
         self._backward: Any = None
         self._spent = 0.0
-        self._earlier: deque[tuple[Tape, int]] = deque(maxlen=KEPT)
+        self._earlier: deque[Before] = deque(maxlen=KEPT)
         self.begun: list[int] = []
         self.unread: list[str] = []
 
@@ -86,36 +100,47 @@ class SnippetRecorder(OriginRecorder):
         found = super().origin(number)
         return replace(found, layer=self._paths.get(found.layer, "")) if found.layer else found
 
-    def starts_backward(self, tensors: Iterable[Any], frame: FrameType | None) -> None:
-        """A backward pass from these tensors is about to start; keep the graph as it is, if a line asked for it."""
+    def starts_backward(self, tensors: Sequence[Any], frame: FrameType | None) -> PassWatch | None:
+        """A backward pass from these tensors is about to start; keep the graph as it is, if a line asked for it.
+
+        What is answered watches the pass, and is to be closed behind it.
+        """
         while frame is not None and frame.f_code.co_filename in _BETWEEN:
             frame = frame.f_back
         if frame is None or frame.f_code.co_filename != self._text.filename:
-            return
+            return None
+        watch = None
         began = process_time()
         for tensor in tensors:
             if isinstance(tensor, torch.Tensor) and tensor.grad_fn is not None:
                 self.begun.append(tensor.grad_fn._sequence_nr())
                 if self._spent < PATIENCE:
-                    self._keep(tensor, frame.f_lineno)
+                    watch = self._keep(tensor, frame.f_lineno, self._watches and len(tensors) == 1)
         self._spent += process_time() - began
+        return watch
 
-    def _keep(self, tensor: torch.Tensor, line: int) -> None:
+    def _keep(self, tensor: torch.Tensor, line: int, watches: bool) -> PassWatch | None:
+        watch = None
         try:
             tape, freed = self.tape_of(tensor)
+            if watches and not freed and len(tape.nodes) <= MOST_PLAYED:
+                watch = PassWatch(walk([tensor], shapes=False)[0], tape)
         except Exception as error:  # what cannot be read must not end the snippet; it is told when it is read again
             self.unread.append(str(error))
         else:
             if not freed:
-                self._earlier.append((tape, line))
+                self._earlier.append(Before(tape, line, watch))
+        return watch
 
-    def before_backward(self, tensor: torch.Tensor) -> tuple[Tape, int] | None:
-        """The graph below a tensor as it was before the newest backward pass that went through it, and its line."""
+    def before_backward(self, tensor: torch.Tensor) -> Before | None:
+        """The graph below a tensor as it was before the newest backward pass that went through it."""
         assert tensor.grad_fn is not None
         number = tensor.grad_fn._sequence_nr() - self._started
-        for tape, line in reversed(self._earlier):
-            if (node := next((one.id for one in tape.nodes if one.sequence == number), None)) is not None:
-                return below(tape, node, _number(tensor)), line
+        for one in reversed(self._earlier):
+            node = next((each.id for each in one.tape.nodes if each.sequence == number), None)
+            if node is not None:
+                whole = node == one.tape.roots[0]
+                return Before(below(one.tape, node, _number(tensor)), one.line, one.watch if whole else None)
         return None
 
     def tape_of(self, tensor: torch.Tensor, names: Names | None = None) -> tuple[Tape, bool]:
@@ -206,7 +231,10 @@ def _backward_mode(recorder: SnippetRecorder) -> TorchFunctionMode:
             given = kwargs or {}
             if func in _BACKWARD and recorder.listening:
                 of = args[0] if args else given.get("tensors", given.get("outputs"))
-                recorder.starts_backward(of if isinstance(of, (list, tuple)) else (of,), sys._getframe(1))
+                watch = recorder.starts_backward(of if isinstance(of, (list, tuple)) else (of,), sys._getframe(1))
+                if watch is not None:
+                    with watch:
+                        return func(*args, **given)
             return func(*args, **given)
 
     return BackwardMode()
