@@ -57,6 +57,8 @@ def _zoom(places: Positions, sizes: Mapping[str, Size], room: Size) -> float:
     height = max(y + sizes[node].height for node, (_, y) in places.items()) - min(y for _, y in places.values())
     return min(room.width / width, room.height / height, 1.0)
 
+SHOWN = 50  # milliseconds that the drawing has to be painted in, before more is said of it
+
 
 class ImportControl(QObject):
     """Asks what to import, and opens it."""
@@ -117,8 +119,8 @@ class ImportControl(QObject):
                 _many(analysis.total_parameters, "parameter")]  # fmt: skip
         kept = " A run starts from its own weights." if project.training.start is not None else ""
         words = f"{', '.join(told)}.{kept}"
-        self._window.say(f"Imported {wanted.source.name}", words)
         QTimer.singleShot(0, self, self._put_callout_away)  # once the canvas has heard of it too
+        QTimer.singleShot(SHOWN, self, lambda: self._window.say(f"Imported {wanted.source.name}", words))
 
     def _put_callout_away(self) -> None:
         """The first look is at the whole drawing; what the data have against it stands among the problems."""

@@ -85,7 +85,6 @@ class Links(QObject):
     def _project_replaced(self, project: Project) -> None:
         window = self._window
         window.selection.set(())
-        window.canvas.frame_all()
         window.toolbar.show_device(project.training.device)
         window.banner.hide()
 

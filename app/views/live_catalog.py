@@ -13,6 +13,8 @@ from app.document import Document
 from app.library import Library, offered
 from app.project import Project
 
+DRAWN = 40  # milliseconds in which another project is painted before lists are made for it
+
 
 class _Voice(QObject):
     changed = Signal()
@@ -33,7 +35,7 @@ class LiveCatalog(Catalog):
         self._library = Library()
         self._voice = _Voice(document)
         self.changed = self._voice.changed
-        self._later = QTimer(self._voice, singleShot=True, interval=0, timeout=self.changed.emit)
+        self._later = QTimer(self._voice, singleShot=True, interval=DRAWN, timeout=self.changed.emit)
         self._refill()
         # Who draws hears of another project before `changed` comes, and asks this catalog then.
         document.replaced.connect(self._replaced)

@@ -6,14 +6,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, QTimer
 
 from app.project import Project
 from app.views.dialogs.download import DownloadDialog
 from app.views.training.gradients import GradientOverlay
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
     from app.views.live import Torch
     from app.views.main_window import MainWindow
     from app.views.training.session import Run
@@ -38,20 +37,22 @@ class PageLinks(QObject):
         self._window = window
         self._painted = 0.0
         self._gradients: GradientOverlay | None = None
+        self._later = QTimer(self)
+        self._later.setSingleShot(True)
+        self._later.timeout.connect(self._show_analysis)
         self._pages()
         self._runs()
         self._words()
         if window.live.torch is not None:
             self._torch_loaded(window.live.torch)
-        if window.live.analysis is not None:
-            self._analysed(window.live.analysis)
+        self._show_analysis()
 
     # -- code, outline, autograd --------------------------------------------------------------------------------------
 
     def _pages(self) -> None:
         window = self._window
         window.live.torch_loaded.connect(self._torch_loaded)
-        window.live.analysed.connect(self._analysed)
+        window.live.analysed.connect(lambda _analysis: self._later.start(1))
         window.document.replaced.connect(self._project_replaced)
         window.outline.jump_requested.connect(window.show_node)
         window.network_selection.changed.connect(self._selected)
@@ -74,8 +75,11 @@ class PageLinks(QObject):
     def _torch_loaded(self, torch: Torch) -> None:
         self._window.training_form.set_devices(torch.devices)
 
-    def _analysed(self, analysis: Analysis) -> None:
-        window = self._window
+    def _show_analysis(self) -> None:
+        """Once the canvas has been told: all at once would hold the window for the sum of them."""
+        window, analysis = self._window, self._window.live.analysis
+        if analysis is None:
+            return
         in_front = window.live.in_front
         window.code.set_source(in_front.source if in_front is not None else analysis.source.within(window.place.path))
         window.room.set_source_text(analysis.source.text)

@@ -42,6 +42,7 @@ from app.views.canvas.painter import forget_fonts
 from app.views.canvas.rename import RenameField
 from app.views.canvas.scene import CanvasScene
 from app.views.canvas.search import SearchBox
+from app.views.canvas.unveiling import Unveiling
 from app.views.canvas.view import CanvasView
 from app.views.place import SheetDocument
 from app.views.selection import Selection
@@ -76,6 +77,7 @@ class Canvas(QWidget):
         self.scene = CanvasScene(catalog, self)
         self.commands = Commands(document, selection, catalog, self.scene, self)
         self.view = CanvasView(self.scene, self.commands, selection, self)
+        self._unveiling = Unveiling(self.view, self.scene.nodes_item, self._frame_once)
         self.scroll = AutoScroll(self.view)
         self.glide = Glide(self.scene, self)
         self.hand = Hand(self)
@@ -288,9 +290,9 @@ class Canvas(QWidget):
     def _replaced(self, project: Project) -> None:
         """Another project: everything in sight once it is drawn."""
         self.view.cancel_gesture()
+        self._unveiling.veil()
         self._framed = False
         self.selection.set((), self)
-        QTimer.singleShot(0, self, self._frame_once)
 
     def _frame_once(self) -> None:
         if not self._framed and (self.scene.nodes or self.scene.notes.items) and self.isVisible():

@@ -105,10 +105,7 @@ class NodesItem(QGraphicsItem):
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
         area = _exposed(option)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        wires = [wire for edge in self._wire_index.inside(area) if (wire := self._wires[edge]).chip.visible]
-        wires.sort(key=_order)
-        nodes = [self._nodes[node] for node in self._index.inside(_wide(area))]
-        nodes.sort(key=_level)
+        wires, nodes = self._in(area)
         zoom = painter.worldTransform().m11()
         for item in nodes:
             if item.inner is not None:
@@ -118,6 +115,17 @@ class NodesItem(QGraphicsItem):
         else:
             for thing in _things(wires, nodes, area, QTransform(), zoom):
                 _at(painter, thing.at, thing.paint)
+
+    def prepare(self, view: QTransform, ratio: float, area: QRectF, seconds: float) -> bool:
+        """Make pictures of what a view is going to show of an area, for so long; tells whether all are there."""
+        wires, nodes = self._in(area)
+        return self._sprites.prepare(_things(wires, nodes, area, view, view.m11()), (view.m11(), ratio), seconds)
+
+    def _in(self, area: QRectF) -> tuple[list[WireItem], list[NodeItem]]:
+        """What is in an area, in the order in which it is painted."""
+        wires = [wire for edge in self._wire_index.inside(area) if (wire := self._wires[edge]).chip.visible]
+        nodes = [self._nodes[node] for node in self._index.inside(_wide(area))]
+        return sorted(wires, key=_order), sorted(nodes, key=_level)
 
     def _put_down(self, painter: QPainter, wires: list[WireItem], nodes: list[NodeItem], area: QRectF) -> None:
         """Labels and nodes as pictures."""

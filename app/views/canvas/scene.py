@@ -57,7 +57,7 @@ class CanvasScene(QGraphicsScene):
         self._far = FarItem(self.nodes, self.wires, self.wiring.catch_up)
         self._wires_item = WiresItem(self.wires, self.wiring.index, self._near, self.wiring.catch_up)
         rest = QTimer(self)
-        self._nodes_item = NodesItem(self.nodes, self.index, self.wires, self.wiring.index, self._near, rest)
+        self.nodes_item = NodesItem(self.nodes, self.index, self.wires, self.wiring.index, self._near, rest)
         self.addItem(self._near)
         self.addItem(self._far)
         self._selected: frozenset[str] = frozenset()
@@ -89,7 +89,7 @@ class CanvasScene(QGraphicsScene):
                 return
         if self._near.isVisible():
             self._wires_item.update(area)
-            self._nodes_item.update(area)
+            self.nodes_item.update(area)
         self._far.touch(item, area)
 
     @contextmanager
@@ -101,7 +101,7 @@ class CanvasScene(QGraphicsScene):
         finally:
             if self._touched > MANY:
                 self._wires_item.update()
-                self._nodes_item.update()
+                self.nodes_item.update()
                 self._far.forget()
             self._touched = None
 
@@ -393,6 +393,6 @@ class CanvasScene(QGraphicsScene):
             wire.retheme()
         self.notes.retheme()
         self._far.forget()
-        self._nodes_item.forget()
+        self.nodes_item.forget()
         self._reshaped(set(self.nodes))
         self.redrawn.emit()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -98,6 +98,17 @@ class Sprites:
                 sharp = False
                 _stretch(painter, thing.at, sprite, scale[0] / sprite.scale[0])
         return sharp
+
+    def prepare(self, things: Iterable[Wanted], scale: Scale, seconds: float) -> bool:
+        """Make pictures before they are drawn, for so long; tells whether all are there."""
+        until = perf_counter() + seconds
+        for thing in things:
+            sprite = self._usable(thing, scale)
+            if sprite is None or sprite.scale != scale:
+                self._make(thing, scale)
+                if perf_counter() > until:
+                    return False
+        return True
 
     def _usable(self, thing: Wanted, scale: Scale) -> Sprite | None:
         """The picture that is kept of a thing, if it shows what it should and need not be stretched too far."""
