@@ -296,6 +296,22 @@ def test_another_project_takes_the_place_of_this_one(show) -> None:
     assert canvas.empty.isVisible() and not canvas.minimap.isVisible()
 
 
+def test_another_project_is_painted_when_its_nodes_are_pictured(show, qtbot, monkeypatch) -> None:
+    canvas = show(chain(("input", {}), ("output", {}))[0])
+    many, ids = chain(("input", {"shape": (8,)}), *[("nn.Linear", {"out_features": n}) for n in range(1, 6)])
+    pictured: list[str] = []
+    paint = NodeItem.paint
+    monkeypatch.setattr(NodeItem, "paint", lambda item, *given: (pictured.append(item.node), paint(item, *given))[1])
+    viewport = canvas.view.viewport()
+    canvas.document.new(many)
+    assert not viewport.updatesEnabled() and not pictured  # the first project stays in sight
+    qtbot.waitUntil(viewport.updatesEnabled, timeout=60_000)
+    assert set(pictured) == set(ids) == canvas.scene.nodes.keys()
+    canvas.document.new(Project())
+    canvas.hide()  # nobody looks
+    qtbot.waitUntil(viewport.updatesEnabled, timeout=60_000)
+
+
 def test_the_empty_canvas_offers_the_example(show, qtbot) -> None:
     canvas = show(Project())
     assert canvas.empty.isVisible()
