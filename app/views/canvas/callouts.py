@@ -17,8 +17,8 @@ NEAR = 0.6  # under this zoom the callout shows only for a node that is selected
 class Callouts:
     """Keeps the canvas's callout at the node whose problem is told.
 
-    Where nobody asked for it, by selecting that node or pointing at it, it covers no other node: the error then stands
-    on its node and in the list of problems alone, and nothing is in the way of a hand that works elsewhere.
+    Where nobody asked for it, by selecting that node or pointing at it, it covers no other node and no control: the
+    error then stands on its node and in the list of problems alone, and nothing is in the way of a hand elsewhere.
     """
 
     def __init__(self, canvas: Canvas) -> None:
@@ -63,14 +63,17 @@ class Callouts:
         callout.point_at(QPointF(foot.center().x(), foot.bottom()))
         inside = QRectF(canvas.rect()).intersects(foot)
         welcome = inside and callout.problem != self._hidden and not canvas.view.busy
-        callout.setVisible(welcome and (self._asked or not self._covers_a_node()))
+        callout.setVisible(welcome and (self._asked or not self._in_the_way()))
         if callout.isVisible():
             callout.stackUnder(canvas.search)
 
-    def _covers_a_node(self) -> bool:
-        canvas = self._canvas
-        corner = canvas.view.mapFrom(canvas, canvas.callout.pos())
-        area = canvas.view.mapToScene(QRect(corner, canvas.callout.size())).boundingRect()
+    def _in_the_way(self) -> bool:
+        canvas, place = self._canvas, self._canvas.callout.geometry()
+        controls = (canvas.minimap, canvas.zoom_control)
+        if any(control.isVisible() and control.geometry().intersects(place) for control in controls):
+            return True
+        corner = canvas.view.mapFrom(canvas, place.topLeft())
+        area = canvas.view.mapToScene(QRect(corner, place.size())).boundingRect()
         return any(node != self._told for node in canvas.scene.places.index.inside(QRectF(area)))
 
     def _dismiss(self, problem: Problem) -> None:
