@@ -181,3 +181,63 @@ def test_nothing_is_cut_in_a_small_window(page, qapp, look: str, size: tuple[int
         corner = widget.mapTo(page, widget.rect().bottomRight())
         assert corner.x() < page.width() and corner.y() < page.height()
     assert page.run.width() >= page.run.sizeHint().width()
+
+
+# -- playing -----------------------------------------------------------------------------------------------------------
+
+STEPPED = """w = torch.ones(3, requires_grad=True)
+h = w.exp()
+loss = (h * h).sum()
+loss.backward()
+"""
+
+
+def play(page: SnippetPage, text: str) -> None:
+    page.load(text)
+    page.set_answer(ran(text, play=True))
+
+
+def test_a_graph_is_stepped_through_with_its_norms_and_the_line_is_lit(page, qtbot) -> None:
+    assert page.snippet().play and page.deck.isHidden(), "there is nothing to play yet"
+    play(page, STEPPED)
+    player, order = page.player, page.shown.tape.order
+    assert page.deck.isVisible() and page.deck.deck.state() == "at_start"
+    assert page.deck.count.text() == f"1/{len(order)}"
+    page.deck.deck.button("step").click()
+    page.deck.deck.button("step").click()
+    assert player.position == 2 and [record.node for record in player.records] == list(order[:2])
+    assert "ExpBackward0, line 2 runs next, grad_out 9.42" in page.deck.words.toolTip()
+    assert page.room.scene.played.boxes and page.edit._hovered == {2}
+    page.deck.deck.button("step_back").click()
+    assert player.position == 1 and "MulBackward0, line 3 runs next, grad_out 1.73" in page.deck.words.toolTip()
+    page.deck.deck.button("to_end").click()
+    assert page.deck.deck.state() == "at_end" and page.deck.words.toolTip() == "All nodes have run."
+    page.deck.deck.button("to_start").click()
+    assert player.position == 0 and page.deck.deck.state() == "at_start"
+    player.set_speed(None)
+    page.deck.deck.button("run").click()
+    qtbot.waitUntil(lambda: player.position == len(order) and page.deck.deck.state() == "at_end", timeout=20_000)
+    assert len(player.norms) == sum(len(record.leaving) for record in player.records)
+
+
+def test_play_stops_where_it_is_paused_and_another_graph_begins_anew(page, qtbot) -> None:
+    play(page, STEPPED)
+    page.player.set_speed(1.0)
+    page.player.play()
+    assert page.deck.deck.state() == "running"
+    page.deck.deck.button("run").click()
+    assert page.player.state == "standing" and page.deck.deck.state() != "running"
+    page.player.step()
+    play(page, STEPPED.replace("exp", "sin"))
+    assert page.player.position == 0 and not page.player.keeps and not page.room.scene.played.boxes
+    page.set_answer(None)
+    assert page.deck.isHidden() and len(page.player) == 0
+
+
+def test_where_a_pass_ended_and_why_there_is_none_is_said(page) -> None:
+    play(page, "w = torch.ones(3, requires_grad=True)\nh = w.exp()\nz = h.sin() * 2\nh.add_(1)\n"
+               "loss = z.sum()\nloss.backward()")  # fmt: skip
+    page.player.seek(99)
+    assert page.deck.words.toolTip().startswith("Here it ended. RuntimeError: one of the variables needed for gradient")
+    page.set_answer(ran(STEPPED))
+    assert page.deck.deck.state() == "blocked" and "cannot be played" in page.deck.words.toolTip()

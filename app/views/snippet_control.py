@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,12 +19,15 @@ from app.views.errand import Errand, Tell
 from app.views.widgets import Segmented
 
 if TYPE_CHECKING:
+    from app.autograd.grouping import LayerGroup
+    from app.autograd.tape import TapeNode
     from app.views.autograd.snippet_page import SnippetPage
     from app.views.main_window import MainWindow
 
 FILTER = "Python file (*.py)"
 LIMITS = Limits()
 LOOK = 100  # ms between two looks at what is printed
+REFRESH = 0.3  # seconds between two looks of the inspector while a pass is played
 NET, SNIPPET = "net", "snippet"
 
 
@@ -42,6 +46,7 @@ class SnippetControl(QObject):
         self._child: Child | None = None
         self._errand: Errand | None = None
         self._stop = threading.Event()
+        self._told = 0.0
         self._poll = QTimer(self, interval=LOOK, timeout=self._look)
         self.toggle = Segmented([(NET, "Net"), (SNIPPET, "Snippet")], "Graph of the net or of a snippet")
         self.toggle.setToolTip("The graph of this project's net, or of a few lines of PyTorch")
@@ -63,6 +68,7 @@ class SnippetControl(QObject):
     def page(self) -> SnippetPage:
         """The page "Snippet", made when it is first asked for."""
         if self._page is None:
+            from app.views.autograd.gradient_sections import GradientSections
             from app.views.autograd.snippet_page import SnippetPage
 
             self._page = page = SnippetPage(LIMITS)
@@ -73,6 +79,12 @@ class SnippetControl(QObject):
             page.saveRequested.connect(self.save)
             page.lookRequested.connect(self._look_at_file)
             page.detail.connect(self._inspect)
+            norms = GradientSections(page.player)
+            self._window.tape_inspector.above.append(
+                lambda tape, item: norms(tape, item) if tape is page.room.tape else ()
+            )
+            page.player.moved.connect(lambda _before, _now: self._moved(REFRESH))
+            page.player.stood.connect(lambda _stop: self._moved(0.0))
             page.room.exportRequested.connect(self._window.autograd_control.choose_file)
             if kept := self._window.settings.snippet:
                 page.load(kept, "The lines that you left here.")
@@ -103,9 +115,24 @@ class SnippetControl(QObject):
         else:
             self._let_go()
 
-    def _inspect(self, item: object) -> None:
-        if self.toggle.value() == SNIPPET:
-            self._window.tape_inspector.show_item(self.page.room.tape, item)
+    def _inspect(self, item: TapeNode | LayerGroup | None) -> None:
+        """Show what is selected in the snippet's graph; without a selection what runs next."""
+        if self.toggle.value() != SNIPPET:
+            return
+        player, tape, inspector = self.page.player, self.page.room.tape, self._window.tape_inspector
+        if item is None and player.keeps and tape is not None and player.next_node is not None:
+            item = tape.nodes[player.next_node]
+        if item is not None and item is inspector.shown():
+            inspector.refresh()
+        else:
+            inspector.show_item(tape, item)
+
+    def _moved(self, every: float) -> None:
+        """Numbers have come; while it plays, the inspector tells them now and then."""
+        now = time.monotonic()
+        if now - self._told >= every:
+            self._told = now
+            self._inspect(self.page.room.item_of(self.page.room.scene.current_key()))
 
     def _prepare(self) -> None:
         """Have a process with torch in it at hand."""

@@ -6,8 +6,8 @@ import html
 from pathlib import Path
 
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal
-from PySide6.QtGui import QKeyEvent, QPaintEvent, QTextCharFormat, QTextCursor
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QSizePolicy, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtGui import QKeyEvent, QPaintEvent
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QSplitter, QVBoxLayout, QWidget
 
 from app.autograd.grouping import LayerGroup
 from app.autograd.snippets import Graph, Limits, Ready, Snippet, SnippetAnswer, ready
@@ -15,8 +15,12 @@ from app.autograd.tape import TapeNode
 from app.drawing import bytes_text
 from app.snippet_child import WATCHED
 from app.views import theme
+from app.views.autograd.played_graph import PlayedGraph
+from app.views.autograd.recorded_player import RecordedPlayer
 from app.views.autograd.room import AutogradRoom
+from app.views.autograd.snippet_deck import SnippetDeck
 from app.views.autograd.snippet_edit import SnippetEdit
+from app.views.autograd.snippet_output import SnippetOutput
 from app.views.autograd.snippet_table import TensorTable
 from app.views.widgets import Banner, Button, ChoiceField, icon_button
 from app.views.widgets.painting import Line, label, set_property, start
@@ -67,8 +71,11 @@ class SnippetPage(QWidget):
         self.limits = label(f"up to {limits.seconds:g} s{memory}", "caption", "text3")
         self.limits.setToolTip("What a snippet may take, beside what torch takes; it is ended when it wants more")
         self.status = label("", "caption", "text3", wrap=True)
-        self.output = _Output()
+        self.output = SnippetOutput()
         self.room = _SnippetRoom()
+        self.player = RecordedPlayer(self)
+        self.deck = SnippetDeck(self.player)
+        self._graph = PlayedGraph(self.room, self.player, self)
         self.table = TensorTable()
         self._split = self._laid_out()
         self._connect()
@@ -98,7 +105,7 @@ class SnippetPage(QWidget):
         left.addWidget(self.edit)
         left.addWidget(self._output_part())
         right = QSplitter(Qt.Orientation.Vertical)
-        right.addWidget(self.room)
+        right.addWidget(self._graph_part())
         right.addWidget(self.table)
         both = QSplitter(Qt.Orientation.Horizontal)
         both.addWidget(left)
@@ -121,6 +128,16 @@ class SnippetPage(QWidget):
         column.addWidget(Line())
         column.addWidget(both, 1)
         return both, left, right
+
+    def _graph_part(self) -> QWidget:
+        """The graph over the row that plays it."""
+        part = QWidget()
+        column = QVBoxLayout(part)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(self.room, 1)
+        column.addWidget(self.deck)
+        return part
 
     def _output_part(self) -> QWidget:
         part = QWidget()
@@ -151,12 +168,13 @@ class SnippetPage(QWidget):
         self.room.detail.connect(self._detail)
         self.room.nodeHovered.connect(self._hovered)
         self.room.captureRequested.connect(lambda _train: self.runRequested.emit())
+        self.player.moved.connect(lambda _before, _now: self._played())
 
     # -- the text ------------------------------------------------------------------------------------------------------
 
     def snippet(self) -> Snippet:
         """What would run."""
-        return Snippet(self.edit.text())
+        return Snippet(self.edit.text(), play=True)
 
     def load_ready(self, one: Ready) -> None:
         """Put a ready snippet into the editor; undo brings back what was there."""
@@ -277,7 +295,9 @@ class SnippetPage(QWidget):
 
     def _show(self, graph: Graph | None) -> None:
         self.shown = graph
+        self.player.set_pass(None, None)  # before the graph is another one
         self.room.set_graph(graph)
+        self.deck.set_graph(graph)
         self.table.choose(graph.name if graph else "")
 
     def _line_chosen(self, line: int) -> None:
@@ -303,6 +323,14 @@ class SnippetPage(QWidget):
         line = link.removeprefix("line:").partition("#")[0] if link else ""
         chosen = self._lines(self.room.item_of(self.room.scene.current_key()))
         self.edit.mark(chosen, [int(line)] if line.isdecimal() else [])
+
+    def _played(self) -> None:
+        """The line whose node runs next is lit, and brought into sight."""
+        node = self.player.next_node if self.player.keeps else None
+        line = self.player.tape.nodes[node].line if node is not None and self.player.tape is not None else None
+        self.edit.mark(self._lines(self.room.item_of(self.room.scene.current_key())), [line] if line else [])
+        if line:
+            self.edit.reveal([line])
 
     # -- keys ----------------------------------------------------------------------------------------------------------
 
@@ -343,41 +371,6 @@ class _SnippetRoom(AutogradRoom):
         self.set_tape(graph.tape if graph else None)
         if graph is not None:
             self.head.root.setText(f"{graph.name}.grad_fn")
-
-
-class _Output(QPlainTextEdit):
-    """What was printed, and the error behind it."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setReadOnly(True)
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setFont(theme.font("formula"))
-        self.setTabChangesFocus(True)
-        self.setUndoRedoEnabled(False)
-        self.setStyleSheet("QPlainTextEdit { border: none; border-radius: 0; }")
-        self.setAccessibleName("Output of the snippet")
-        self.setPlaceholderText("What the snippet prints")
-        self.setMinimumHeight(48)
-        self.document().setDocumentMargin(8)
-        self._words = ("", "")
-        theme.manager().changed.connect(self._theme_changed)
-
-    def _theme_changed(self) -> None:
-        self.show_words(*self._words)
-
-    def show_words(self, printed: str, error: str = "") -> None:
-        """Show a text, and an error in its colour behind it; its end is in sight."""
-        self._words = printed, error
-        self.setPlainText(printed)
-        if error:
-            form = QTextCharFormat()
-            form.setForeground(theme.current().error)
-            cursor = QTextCursor(self.document())
-            cursor.movePosition(QTextCursor.MoveOperation.End)
-            gap = "" if not printed or printed.endswith("\n") else "\n"
-            cursor.insertText(gap + error.rstrip("\n"), form)
-        self.verticalScrollBar().setValue(self.verticalScrollBar().maximum())
 
 
 def _with_code(words: str) -> str:
