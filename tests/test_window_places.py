@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PySide6.QtWidgets import QApplication, QInputDialog
 from pytestqt.qtbot import QtBot
 
 from app.remote import process
+from app.runs import store
 from app.settings import Settings
 from app.training.events import to_json
 from app.training.loop import train
@@ -20,6 +22,7 @@ from app.views import theme
 from app.views.main_window import MainWindow
 from app.views.places_control import PlacesControl
 from tests.test_remote_child import alive
+from tests.test_window_runs import cell, listed
 from tests.training_jobs import job
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks into /proc")
@@ -122,6 +125,39 @@ def test_two_processes_are_started_seen_live_paused_and_stopped(qtbot, window, s
     reach(qtbot, window, "stopped")
     assert window.session.thread.result.state_dict
     assert not any(map(alive, family))
+
+
+def test_two_processes_are_stopped_and_go_on_as_if_nothing_had_been(qtbot, window, monkeypatch):
+    """Mixed samples are drawn by each process for itself, and gradients of two batches wait for one step."""
+    monkeypatch.setattr(QInputDialog, "getInt", lambda *_: (2, True))
+    window.actions_by_key["place.several"].trigger()
+    project = window.document.project
+    short = replace(project.training, epochs=2, batch_size=400, mixup=0.3, accumulate=2, threads=1, device="cpu")
+    window.document.apply("Short", replace(project, training=short))
+    qtbot.waitUntil(lambda: window.live.up_to_date, timeout=60_000)
+    window.run_control.run()
+    reach(qtbot, window, "done", 8)
+    whole = np.array(window.session.history.steps["loss"])
+    window.run_control.step()
+    for number in range(1, 4):
+        reach(qtbot, window, "paused", number)
+        window.run_control.step() if number < 3 else window.run_control.stop()
+        qtbot.waitUntil(lambda: len(window.session.history.steps) > number or window.session.state == "stopped")  # noqa: B023
+    reach(qtbot, window, "stopped", 3)
+    stopped, done = listed(qtbot, window, 2)
+    assert cell(window, 0, "State") == "Stopped"
+    window.runs.choose(stopped)
+    window.runs.go_on.click()
+    qtbot.waitUntil(lambda: len(window.session.runs) == 3, timeout=60_000)
+    reach(qtbot, window, "done", 8)
+    started = window.session.history.started
+    assert started.resumed_at == 3 and not started.changed and "2 processes" in started.device_note
+    assert np.array_equal(window.session.history.steps["loss"], whole)
+    stopped, done = listed(qtbot, window, 2)
+    assert cell(window, 0, "State") == "Done"
+    kept, first = store.history_of(stopped), store.history_of(done)
+    assert np.array_equal(kept.steps["loss"], whole), "and it is kept as one"
+    assert np.array_equal(kept.epochs["val_loss"], first.epochs["val_loss"])
 
 
 def test_a_run_elsewhere_is_watched_as_its_file_grows(qtbot, window, tmp_path):

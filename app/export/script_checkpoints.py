@@ -78,7 +78,9 @@ _KEEP = '''
         state = {{
             "tapedeck_checkpoint": {version}, "position": position, "source": SOURCE.read_text(encoding="utf-8"),
             "shuffle": shuffle.get_state(), "generators": ranks[0], "ranks": ranks,
-            "ran_on": {{"torch": str(torch.__version__), "threads": torch.get_num_threads()}},
+            "ran_on": {{
+                "torch": str(torch.__version__), "threads": torch.get_num_threads(), "processes": PROCESSES,
+            }},
             "model": dict(model.state_dict()), "optimizer": optimizer.state_dict(),
             "schedule": {schedule}, "scaler": {scaler},
             "average": {average}, "waiting": {waiting},

@@ -200,7 +200,7 @@ class _Group:
         state = checkpoint.load(path)
         checkpoint.check_source(state, path, self.job.source.text)
         each = self.job.training.threads or _threads(place, threads)
-        now = {"torch": str(torch.__version__), "threads": each}
+        now = {"torch": str(torch.__version__), "threads": each, "processes": place.processes}
         self._changed = checkpoint.changed(state.get("ran_on", {}), now)
         self._clock.before = state["position"]["seconds"]
         return ["--resume", str(path)]

@@ -68,7 +68,7 @@ def ran_on() -> dict[str, Any]:
     """What the numbers of a run hang on beside its settings; asked on the thread of the run."""
     import torch
 
-    return {"torch": str(torch.__version__), "threads": torch.get_num_threads()}
+    return {"torch": str(torch.__version__), "threads": torch.get_num_threads(), "processes": 1}
 
 
 def changed(before: dict[str, Any], now: dict[str, Any]) -> str:
@@ -76,12 +76,17 @@ def changed(before: dict[str, Any], now: dict[str, Any]) -> str:
 
     >>> changed({"torch": "2.13.0", "threads": 2}, {"torch": "2.13.0", "threads": 8})
     'It goes on with 8 threads instead of 2: its numbers may differ from those of a run that was never stopped.'
+    >>> changed({"processes": 2}, {"torch": "2.13.0", "threads": 2, "processes": 1})[:46]
+    'It goes on with 1 process instead of 2: its nu'
     """
     found = []
     if before.get("torch", now["torch"]) != now["torch"]:
         found.append(f"PyTorch {now['torch']} instead of {before['torch']}")
     if before.get("threads", now["threads"]) != now["threads"]:
         found.append(f"{now['threads']} thread{'s' * (now['threads'] > 1)} instead of {before['threads']}")
+    processes = now.get("processes", 1)
+    if before.get("processes", processes) != processes:
+        found.append(f"{processes} process{'es' * (processes > 1)} instead of {before['processes']}")
     if not found:
         return ""
     return f"It goes on with {' and '.join(found)}: its numbers may differ from those of a run that was never stopped."
