@@ -41,9 +41,9 @@ class Table:
         self.canvas = Canvas(self.document, self.selection, OPS)
         qtbot.addWidget(self.canvas)
         self.canvas.resize(1280, 800)
-        self.canvas.show()
-        self.canvas.activateWindow()
-        qtbot.waitActive(self.canvas).__enter__()
+        with qtbot.waitActive(self.canvas):
+            self.canvas.show()
+            self.canvas.activateWindow()
         self.canvas.frame_all()
         QApplication.processEvents()
         self.view, self.scene = self.canvas.view, self.canvas.scene

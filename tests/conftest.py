@@ -1,4 +1,4 @@
-"""What every test starts from: no display, folders of its own, two threads, and no fault that goes unheard.
+"""What every test starts from: no display, folders of its own, few threads, and no fault that goes unheard.
 
 Qt's warnings fail a test, and so does an exception in a thread (see `[tool.pytest.ini_options]`); a test that hangs
 prints where every thread stands.
@@ -6,6 +6,7 @@ prints where every thread stands.
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Iterator
@@ -13,8 +14,10 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from pytestqt.qtbot import QtBot
 
-THREADS = 2
+THREADS = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2  # of torch; beside others, one each
+PATIENCE = 60_000  # milliseconds; a wait that takes so long is a hang on any machine, however busy
 
 # Before Qt and torch are loaded by anybody, and for every process that a test starts.
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
@@ -25,10 +28,18 @@ settings.register_profile("ci", settings.get_profile("here"), derandomize=True, 
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
+@pytest.fixture(scope="session")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """New folders, one after the other. (`mktemp` looks through all that are there, for each of thousands.)"""
+    above = tmp_path_factory.mktemp("homes")
+    return (above / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_folders(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home, settings and caches of the test's own: nothing of the person's is read, nothing of it is touched."""
-    home = tmp_path_factory.mktemp("home")
+    home = next(homes)
+    home.mkdir()
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("USERPROFILE", str(home))
     for variable in ("CONFIG", "DATA", "CACHE", "STATE"):
@@ -50,6 +61,30 @@ def same_threads() -> Iterator[None]:
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(THREADS)
         torch.set_grad_enabled(True)
+
+
+class PatientBot(QtBot):
+    """Waits for what is to come as long as a busy machine may need: five seconds, as is usual, are few."""
+
+    def waitUntil(self, callback, *, timeout=PATIENCE):
+        return super().waitUntil(callback, timeout=timeout)
+
+    def waitSignal(self, signal, *, timeout=PATIENCE, **more):
+        return super().waitSignal(signal, timeout=timeout, **more)
+
+    def waitSignals(self, signals, *, timeout=PATIENCE, **more):
+        return super().waitSignals(signals, timeout=timeout, **more)
+
+    def waitActive(self, widget, *, timeout=PATIENCE):
+        return super().waitActive(widget, timeout=timeout)
+
+    def waitExposed(self, widget, *, timeout=PATIENCE):
+        return super().waitExposed(widget, timeout=timeout)
+
+
+@pytest.fixture
+def qtbot(qapp, request: pytest.FixtureRequest) -> PatientBot:
+    return PatientBot(request)
 
 
 @pytest.fixture

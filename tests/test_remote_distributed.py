@@ -134,7 +134,7 @@ def test_none_outlives_a_window_that_is_killed():
         pids = marked(mark)
         assert len(pids) >= 3
         os.kill(parent.pid, signal.SIGKILL)
-    wait_for(lambda: not any(map(alive, pids)), 60)
+    wait_for(lambda: not any(map(alive, pids)))
 
 
 def test_an_empty_part_and_a_weighted_loss_count_for_what_they_are(monkeypatch):

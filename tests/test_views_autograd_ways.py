@@ -31,8 +31,8 @@ def room(qtbot, qapp) -> Iterator[AutogradRoom]:
     widget = AutogradRoom()
     qtbot.addWidget(widget)
     widget.resize(1300, 800)
-    widget.show()
-    qtbot.waitExposed(widget)
+    with qtbot.waitExposed(widget):
+        widget.show()
     yield widget
 
 

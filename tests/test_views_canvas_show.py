@@ -60,8 +60,8 @@ def show(qtbot, qapp):
         canvas = Canvas(Document(project), Selection(), OPS)
         qtbot.addWidget(canvas)
         canvas.resize(1280, 800)
-        canvas.show()
-        qtbot.waitExposed(canvas).__enter__()
+        with qtbot.waitExposed(canvas):
+            canvas.show()
         canvas.frame_all()
         return canvas
 

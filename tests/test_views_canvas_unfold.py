@@ -51,9 +51,9 @@ class Desk:
         self.catalog.changed.connect(lambda: self.canvas.scene.refresh_faces())
         qtbot.addWidget(self.canvas)
         self.canvas.resize(1280, 800)
-        self.canvas.show()
-        self.canvas.activateWindow()
-        qtbot.waitActive(self.canvas).__enter__()
+        with qtbot.waitActive(self.canvas):
+            self.canvas.show()
+            self.canvas.activateWindow()
         self.canvas.frame_all()
         QApplication.processEvents()
         self.view, self.scene, self.stack = self.canvas.view, self.canvas.scene, self.document.undo_stack

@@ -202,7 +202,7 @@ def test_status_inspector_and_canvas_show_the_cost_and_follow_an_edit(qtbot: QtB
     assert striped._words == "21.7 % params"
     changed = graph.with_param(ids["conv2"], "out_channels", 32)
     window.document.apply("Set out_channels", replace(window.document.project, graph=changed))
-    qtbot.waitUntil(lambda: window.status.text("compute") == "1.28 MFLOP per sample", timeout=20_000)
+    qtbot.waitUntil(lambda: window.status.text("compute") == "1.28 MFLOP per sample")
     window.overlay.set_value("Shapes")
     assert striped._cells is None and not window.canvas.scales.isVisible()
 

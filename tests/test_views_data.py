@@ -38,7 +38,7 @@ def section(qtbot: QtBot, qapp) -> Iterator[DataSection]:
 
 
 def settled(qtbot: QtBot, section: DataSection) -> None:
-    qtbot.waitUntil(lambda: not section.reader.busy, timeout=30_000)
+    qtbot.waitUntil(lambda: not section.reader.busy)
 
 
 def file(folder: Path, text: str = TABLE) -> str:
@@ -51,7 +51,7 @@ def test_a_table_is_read_once_it_is_chosen(qtbot, section, tmp_path, monkeypatch
     section.source.edited.emit("file.csv")
     assert section.pick.isVisible() and section.pick.text() == "Choose a file …" and not section.show_batch.isVisible()
     monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: (file(tmp_path), ""))
-    with qtbot.waitSignal(section.facts_changed, timeout=30_000):
+    with qtbot.waitSignal(section.facts_changed):
         qtbot.mouseClick(section.pick, Qt.MouseButton.LeftButton)
     settled(qtbot, section)
     assert "60 samples of 4 float32, 2 classes. 48 to learn from, 12 to validate." in section.state.text()

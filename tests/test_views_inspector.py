@@ -450,7 +450,7 @@ def test_documentation_is_asked_behind_the_window(qtbot: QtBot, inspector: Inspe
     section = inspector.node_page.documentation
     assert section.summary.text() == "PyTorch is loading."
     inspector.set_torch_loaded()
-    qtbot.waitUntil(lambda: section.summary.text().startswith("Applies a 2D convolution"), timeout=20_000)
+    qtbot.waitUntil(lambda: section.summary.text().startswith("Applies a 2D convolution"))
     assert "Number of channels" in inspector.node_page.form.rows["out_channels"].name.toolTip()
     qtbot.waitUntil(section.more.isVisible)
     qtbot.mouseClick(section.more, Qt.MouseButton.LeftButton)

@@ -202,7 +202,7 @@ def test_a_parameter_is_initialised_by_a_function_of_torch(desk: Desk) -> None:
     section = desk.inspector.node_page.inits
     assert section.caption() == "as torch makes it"
     section.set_open(True)
-    desk.qtbot.waitUntil(lambda: list(section.lines) == ["weight", "bias"], timeout=20_000)
+    desk.qtbot.waitUntil(lambda: list(section.lines) == ["weight", "bias"])
     assert section.lines["weight"].shape.text() == "32×32"
     choice = section.lines["weight"].choice
     choice.setFocus()
@@ -229,7 +229,6 @@ def test_an_initialisation_that_torch_refuses_shows_its_words(desk: Desk) -> Non
     section.set_open(True)
     desk.qtbot.waitUntil(
         lambda: "bias" in section.lines and "Fan in and fan out" in section.lines["bias"].problem.text(),
-        timeout=20_000,
     )
 
 

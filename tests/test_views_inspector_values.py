@@ -244,7 +244,7 @@ def test_torchs_words_come_below_ours(qtbot: QtBot, background: Background) -> N
     form.type("1.5")
     problem = form.inspector.node_page.form.rows["p"].problem
     assert problem.text() == "p must be at most 1, not 1.5"
-    qtbot.waitUntil(lambda: "PyTorch: dropout probability has to be" in problem.text(), timeout=20_000)
+    qtbot.waitUntil(lambda: "PyTorch: dropout probability has to be" in problem.text())
     form.type("0.25")
     assert form.params["p"] == 0.25 and not problem.isVisibleTo(form.inspector)
 

@@ -57,7 +57,7 @@ def into(qtbot: QtBot, field: QLineEdit, text: str) -> None:
 def loaded(qtbot: QtBot, form: TrainingForm) -> None:
     """Wait for the forms that torch is asked for."""
     form.set_devices(DEVICES)
-    qtbot.waitUntil(lambda: form.optimizer.form is not None and form.loss.form is not None, timeout=30_000)
+    qtbot.waitUntil(lambda: form.optimizer.form is not None and form.loss.form is not None)
     QApplication.processEvents()
 
 

@@ -24,8 +24,8 @@ def page(qtbot, qapp) -> Iterator[SnippetPage]:
     widget = SnippetPage(Limits())
     qtbot.addWidget(widget)
     widget.resize(1000, 600)
-    widget.show()
-    qtbot.waitExposed(widget)
+    with qtbot.waitExposed(widget):
+        widget.show()
     yield widget
 
 

@@ -47,15 +47,16 @@ def curves(qtbot, qapp):
     page = Curves()
     qtbot.addWidget(page)
     page.resize(976, 304)
-    page.show()
-    qtbot.waitExposed(page)
+    with qtbot.waitExposed(page):
+        page.show()
     return page
 
 
 @pytest.fixture
 def shown(qtbot, curves, run):
     curves.set_run(run)
-    qtbot.wait(20)
+    for _ in range(4):  # shown, laid out, resized, drawn again
+        QApplication.processEvents()
     return curves
 
 
@@ -215,7 +216,7 @@ def test_a_page_out_of_sight_draws_nothing_until_it_is_seen(qtbot, shown, run):
     shown.hide()
     run.history.add(StepDone(4, 70, 0.123, 64, 99.0))
     shown.refresh()
-    qtbot.wait(150)
+    qtbot.waitUntil(lambda: not shown._timer.isActive())
     assert shown.loss.legend.texts[0] != "train 0.123"
     shown.show()
     qtbot.waitUntil(lambda: shown.loss.legend.texts[0] == "train 0.123")

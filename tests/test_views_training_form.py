@@ -42,7 +42,7 @@ def form(qtbot: QtBot, document: Document) -> Iterator[TrainingForm]:
         view.show()
     view.set_devices((Device("cpu", "CPU"),))
     view.set_analysis(analyse(document.project.graph))
-    qtbot.waitUntil(lambda: view.optimizer.form is not None, timeout=30_000)
+    qtbot.waitUntil(lambda: view.optimizer.form is not None)
     yield view
     background.close()
 

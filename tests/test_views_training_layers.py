@@ -33,8 +33,8 @@ def shown(qtbot, history) -> Curves:
     qtbot.addWidget(curves)
     curves.resize(1400, 310)
     curves.set_history(history, SMALL_NET)
-    curves.show()
-    qtbot.waitExposed(curves)
+    with qtbot.waitExposed(curves):
+        curves.show()
     return curves
 
 
@@ -91,8 +91,8 @@ def test_the_page_of_a_layer_shows_how_its_values_are_spread_and_how_far_they_mo
     page.resize(1400, 310)
     page.set_history(history)
     page.set_layers(("linear1", "linear2"))
-    page.show()
-    qtbot.waitExposed(page)
+    with qtbot.waitExposed(page):
+        page.show()
     assert page.values.heading.texts[1] == ""
     with qtbot.waitSignal(page.layerChosen) as told:
         page.list.setFocus()

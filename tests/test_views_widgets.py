@@ -22,8 +22,8 @@ def shown(qtbot):
 
     def show(widget: QWidget) -> QWidget:
         qtbot.addWidget(widget)
-        widget.show()
-        qtbot.waitExposed(widget)
+        with qtbot.waitExposed(widget):
+            widget.show()
         return widget
 
     return show

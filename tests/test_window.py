@@ -19,7 +19,7 @@ from app.training.config import Choice
 from app.views import theme
 from app.views.dialogs.message import Answer, QuestionDialog
 from app.views.main_window import MainWindow
-from tests.windows import leave
+from tests.windows import leave, messages
 
 DIGITS = resource_path("examples", "digits.tape")
 CTRL = Qt.KeyboardModifier.ControlModifier
@@ -141,6 +141,7 @@ def test_both_themes_on_a_living_window(qtbot, window: MainWindow) -> None:
 
 
 def test_keys_run_pause_step_and_stop(qtbot, window: MainWindow) -> None:
+    told = messages(window)
     change(window, epochs=500)
     window.activateWindow()
     QTest.keyClick(window, Qt.Key.Key_F5)
@@ -155,7 +156,7 @@ def test_keys_run_pause_step_and_stop(qtbot, window: MainWindow) -> None:
     QTest.keyClick(window, Qt.Key.Key_F8)
     wait_for(qtbot, window, "stopped")
     assert window.toolbar.deck.transport.state() == "ready"
-    assert any("Stopped" in toast.text() for toast in window.toasts.toasts())
+    assert any("Stopped" in text for text in told)
 
 
 def test_stop_in_mid_epoch_then_run_again(qtbot, window: MainWindow) -> None:

@@ -107,7 +107,7 @@ def test_an_edit_on_the_disk_asks_again_without_a_dialog(qtbot, window, tape, ma
     open_and_wait(qtbot, window, tape)
     assert window.live.analysis.runnable and not window.banner.isVisible()
     marker.unlink()
-    with qtbot.waitSignal(window.layers.waiting, timeout=10_000):
+    with qtbot.waitSignal(window.layers.waiting):
         path.write_text(path.read_text().replace("2 * grad", "3 * grad"))
     assert window.banner.title() == "my_layers.py was edited"
     assert not any(part.isVisible() for part in window.findChildren(TrustDialog))

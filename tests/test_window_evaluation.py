@@ -52,7 +52,7 @@ def test_newest_weights_start_weights_and_a_checkpoint(qtbot: QtBot, window: Mai
     made = trained(qtbot, window)
     evaluated(qtbot, window)
     assert page.found.loss == made.history.epochs["val_loss"][-1] and page.found.weights.startswith("newest")
-    qtbot.waitUntil(lambda: bool(page.samples.samples), timeout=20_000)
+    qtbot.waitUntil(lambda: bool(page.samples.samples))
     control._list_weights()
     words = {action.text(): str(action.data()) for action in page.weights_menu.actions()}
     best = next(key for text, key in words.items() if "the best validation loss" in text)
@@ -97,11 +97,11 @@ def test_a_drawing_and_a_sample_are_tried(qtbot: QtBot, window: MainWindow) -> N
     assert page.trying.bars.called == "", "nothing is drawn yet"
     with qtbot.waitSignal(page.trying.asked):
         page.trying.pad.stroke(QPointF(40, 40), QPointF(120, 150))
-    qtbot.waitUntil(lambda: page.trying.bars.called != "", timeout=20_000)
+    qtbot.waitUntil(lambda: page.trying.bars.called != "")
     page.view.set_value("results")
     number = int(page.found.worst()[0])
     page.sampleOpened.emit(number)
-    qtbot.waitUntil(lambda: f"sample {number}" in page.trying.words.text(), timeout=20_000)
+    qtbot.waitUntil(lambda: f"sample {number}" in page.trying.words.text())
     assert page.view.value() == "try"
     called = str(page.found.columns["called"][number, 0])
-    qtbot.waitUntil(lambda: page.trying.bars.called == called, timeout=20_000)
+    qtbot.waitUntil(lambda: page.trying.bars.called == called)

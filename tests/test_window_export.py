@@ -82,11 +82,11 @@ def test_cancel_ends_what_goes_on(
     monkeypatch.setattr(clean_process, "ask", endless)
     dialog = chosen(window, tmp_path, "code", "certify")
     qtbot.mouseClick(dialog.export_button, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: bool(window.findChildren(ProofsDialog)), timeout=30_000)
+    qtbot.waitUntil(lambda: bool(window.findChildren(ProofsDialog)))
     (proofs,) = window.findChildren(ProofsDialog)
-    qtbot.waitUntil(lambda: "Waiting for nothing" in proofs.state.text(), timeout=30_000)
+    qtbot.waitUntil(lambda: "Waiting for nothing" in proofs.state.text())
     proofs.close()  # as the button in its frame does: first it stops
-    qtbot.waitUntil(lambda: not window.findChildren(ProofsDialog), timeout=30_000)
+    qtbot.waitUntil(lambda: not window.findChildren(ProofsDialog))
     assert [path.name for path in tmp_path.iterdir()] == ["model.py"]
 
 

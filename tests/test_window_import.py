@@ -31,7 +31,7 @@ from app.views.dialogs.import_pages import ModelTrustDialog
 from app.views.main_window import MainWindow
 from app.views.place import way_to
 from tests.test_remote_child import ROOT, alive, wait_for
-from tests.windows import shown
+from tests.windows import messages, shown
 
 MINE = """
 import pathlib
@@ -81,7 +81,7 @@ def opened(qtbot, window: MainWindow) -> None:
     """Wait until the dialog has gone, and left another project."""
     before = window.document.project
     qtbot.waitUntil(lambda: window.document.project is not before, timeout=60_000)
-    qtbot.waitUntil(lambda: not window.findChildren(ImportDialog), timeout=10_000)
+    qtbot.waitUntil(lambda: not window.findChildren(ImportDialog))
 
 
 def own_file(tmp_path: Path, more: str = "") -> Path:
@@ -105,6 +105,7 @@ def trust(window: MainWindow) -> ModelTrustDialog:
 def test_a_model_of_torchvision_is_found_by_name_and_opened_with_its_weights_beside(qtbot, window, tmp_path) -> None:
     window.start()
     dialog = asked(qtbot, window)
+    told = messages(window)
     assert "squeezenet1_1" in dialog.torchvision.known
     qtbot.keyClicks(dialog.torchvision.search, "squeezenet1_1")
     assert dialog.torchvision.name == "squeezenet1_1" and dialog.torchvision.input.text() == "1x3x224x224"
@@ -115,10 +116,10 @@ def test_a_model_of_torchvision_is_found_by_name_and_opened_with_its_weights_bes
     project = window.document.project
     assert project.name == "squeezenet1_1" and project.blocks
     assert window.document.dirty and window.document.path is None
-    qtbot.waitUntil(lambda: any("squeezenet1_1" in toast.text() for toast in window.toasts.toasts()), timeout=60_000)
-    (toast,) = window.toasts.toasts()
-    assert f"{window.live.analysis.total_parameters:,} parameters" in toast.text() and "own weights" in toast.text()
-    qtbot.waitUntil(lambda: not window.canvas.callout.isVisible(), timeout=10_000)
+    qtbot.waitUntil(lambda: any("squeezenet1_1" in text for text in told))
+    (text,) = told
+    assert f"{window.live.analysis.total_parameters:,} parameters" in text and "own weights" in text
+    qtbot.waitUntil(lambda: not window.canvas.callout.isVisible())
     net = make_module(window.live.analysis.source)
     weights = load_weights(project.training.start.path)
     net.load_state_dict(weights, strict=True)
@@ -231,7 +232,7 @@ def test_an_import_is_stopped_and_the_form_is_as_it_was(qtbot, window, tmp_path)
     assert dialog.running and not dialog.pages.isEnabled()
     qtbot.waitUntil((tmp_path / "marker").exists, timeout=60_000)
     qtbot.keyClick(dialog, Qt.Key.Key_Escape)
-    qtbot.waitUntil(lambda: not dialog.running, timeout=10_000)
+    qtbot.waitUntil(lambda: not dialog.running)
     assert dialog.isVisible() and dialog.pages.isEnabled() and "Stopped" in dialog.state.text()
     assert dialog.file.arguments.text() == '{"width": 6}' and window.document.project is before
     qtbot.keyClick(dialog, Qt.Key.Key_Escape)
@@ -311,7 +312,7 @@ def test_the_next_model_is_read_by_a_process_that_waits_already_and_ends_with_th
         assert window.import_control.spare is None
         imported(qtbot, window, path)
         spare = window.import_control.spare
-        qtbot.waitUntil(lambda: spare.waiting is not None, timeout=10_000)
+        qtbot.waitUntil(lambda: spare.waiting is not None)
         first = spare.waiting
         dialog = window.import_control.ask()
         assert spare.waiting is None
@@ -319,9 +320,9 @@ def test_the_next_model_is_read_by_a_process_that_waits_already_and_ends_with_th
         assert spare.waiting is first and first.alive
         imported(qtbot, window, path)
         assert not first.alive
-        qtbot.waitUntil(lambda: spare.waiting is not None, timeout=10_000)
+        qtbot.waitUntil(lambda: spare.waiting is not None)
         second = spare.waiting
-    qtbot.waitUntil(lambda: not second.alive, timeout=10_000)
+    qtbot.waitUntil(lambda: not second.alive)
 
 
 def test_a_process_that_was_ended_by_somebody_is_replaced(qtbot, window, tmp_path) -> None:

@@ -19,7 +19,8 @@ from app.training.config import Choice
 from app.views import theme
 from app.views.main_window import MainWindow
 from app.views.training.run_panel import COLUMNS
-from tests.test_window import leave, ready, wait_for
+from tests.test_window import ready, wait_for
+from tests.windows import leave, messages
 
 EXAMPLE = project_file.read(resource_path("examples", "digits.tape"))
 
@@ -202,11 +203,12 @@ def test_a_folder_that_cannot_be_written_is_said_and_the_run_is_kept_elsewhere(
     qtbot, window: MainWindow, path: Path
 ) -> None:
     store.runs_beside(path).write_text("a file where the folder of the runs would be")
+    told = messages(window)
     run(qtbot, window)
     assert window.session.current.recorder.kept.folder.is_relative_to(window.settings.runs_folder)
     (kept,) = listed(qtbot, window, 1)
     assert kept.folder == window.session.current.recorder.kept.folder
-    assert any("kept elsewhere" in toast.text() for toast in window.toasts.toasts())
+    assert any("kept elsewhere" in text for text in told)
 
 
 def test_settings_that_a_file_does_not_state_are_dashes(tmp_path: Path) -> None:

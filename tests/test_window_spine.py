@@ -215,7 +215,7 @@ def export(hand: Hand, folder: Path) -> None:
     hand.until(lambda: bool(window.findChildren(ExportDialog)))
     (dialog,) = window.findChildren(ExportDialog)
     hand.until(dialog.isVisible)
-    with hand.qtbot.waitSignal(window.export_control.exported, timeout=30_000):
+    with hand.qtbot.waitSignal(window.export_control.exported):
         hand.click(dialog.folder)
         hand.key(Qt.Key.Key_A, CTRL)
         hand.keys(str(folder))

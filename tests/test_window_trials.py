@@ -87,7 +87,7 @@ def test_closing_the_range_test_ends_it(qtbot: QtBot, window: MainWindow) -> Non
     dialog.batches.set_value(100_000)
     dialog.start()
     errand = dialog._errand
-    with qtbot.waitSignal(errand.finished, timeout=30_000):
+    with qtbot.waitSignal(errand.finished):
         qtbot.keyClick(dialog, Qt.Key.Key_Escape)
 
 

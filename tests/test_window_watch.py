@@ -39,10 +39,10 @@ def test_a_gradient_above_its_bound_pauses_says_where_and_shows_the_batch(qtbot,
     window.run_control.run()
     qtbot.waitUntil(lambda: window.session.state == "paused", timeout=60_000)
     banner = window.banner
-    qtbot.waitUntil(lambda: banner.title().startswith("Paused at step 1: the gradient norm of "), timeout=10_000)
+    qtbot.waitUntil(lambda: banner.title().startswith("Paused at step 1: the gradient norm of "))
     assert banner.isVisible() and banner._action.text() == LOOK
     qtbot.mouseClick(banner._action, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: window.watch_control.dialog is not None, timeout=10_000)
+    qtbot.waitUntil(lambda: window.watch_control.dialog is not None)
     dialog = window.watch_control.dialog
     assert dialog.isVisible() and dialog.table.rowCount() == 64 == dialog.grid.count
     assert set(dialog.grid.captions) <= set("0123456789")
@@ -50,7 +50,7 @@ def test_a_gradient_above_its_bound_pauses_says_where_and_shows_the_batch(qtbot,
     assert headers == ["", "Label", "Largest output", "Loss", "Input"]
     dialog.accept()
     window.session.resume()
-    qtbot.waitUntil(lambda: not banner.isVisible(), timeout=10_000)
+    qtbot.waitUntil(lambda: not banner.isVisible())
 
 
 def test_a_watch_point_is_set_by_keys_kept_and_given_to_the_run(qtbot, window):
@@ -101,15 +101,15 @@ def test_the_memory_is_estimated_before_a_run_measured_in_it_and_written(qtbot, 
     window.watch_control.section.acted.emit()  # this run is not to stand
     window.actions_by_key["memory"].trigger()
     control = window.memory_control
-    qtbot.waitUntil(lambda: control.dialog.report is not None, timeout=30_000)
+    qtbot.waitUntil(lambda: control.dialog.report is not None)
     estimated = control.dialog.report
     assert estimated.estimated and "Estimated" in control.dialog.summary.text()
     control.dialog.accept()
     window.run_control.step()
     qtbot.waitUntil(lambda: window.session.state == "paused", timeout=60_000)
-    qtbot.waitUntil(lambda: bool(control.estimates), timeout=30_000)
+    qtbot.waitUntil(lambda: bool(control.estimates))
     window.actions_by_key["memory"].trigger()
-    qtbot.waitUntil(lambda: not control.dialog.report.estimated, timeout=30_000)
+    qtbot.waitUntil(lambda: not control.dialog.report.estimated)
     assert control.dialog.report.step == estimated.step
     assert "The estimate before the run was" in control.dialog.summary.text()
     control.write(tmp_path / "memory.json")
@@ -123,6 +123,6 @@ def test_the_page_layer_follows_the_selection_and_looks_into_fresh_weights(qtbot
     node = next(node for node, path in analysis.source.modules.items() if path == "conv1")
     window.network_selection.set([node], None)
     page = window.layer_page
-    qtbot.waitUntil(lambda: page.inside.inside is not None, timeout=30_000)
+    qtbot.waitUntil(lambda: page.inside.inside is not None)
     assert page.layer == "conv1" and page.inside.inside.weights.startswith("fresh weights, seed ")
     assert page.inside.grid.count == page.inside.inside.channels.count

@@ -27,6 +27,19 @@ def shown(qapp: QApplication, name: str) -> Iterator[MainWindow]:
     leave(made)
 
 
+def messages(window: MainWindow) -> list[str]:
+    """What it says at its bottom right from now on. On the screen a message goes by itself, however slow a test is."""
+    told, show = [], window.toasts.show
+
+    def shown_too(*given: object, **more: object) -> object:
+        toast = show(*given, **more)
+        told.append(toast.text())
+        return toast
+
+    window.toasts.show = shown_too
+    return told
+
+
 def leave(window: MainWindow) -> None:
     """Close it and let it go, so that the next test styles one window and not all of them."""
     window.close()
