@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
+
 Shape = Literal["op", "leaf", "folded", "call"]
 Direction = Literal["LR", "RL", "TB", "BT"]
 
@@ -16,16 +18,14 @@ class BadDrawing(ValueError):
     """A drawing whose parts do not fit together; the text names the part."""
 
 
-@dataclass(frozen=True)
-class Chip:
+class Chip(msgspec.Struct, frozen=True):
     """A small label inside a box. `kind` is "held" (memory kept for backward), "parameter", "buffer" or "input"."""
 
     text: str
     kind: str = "held"
 
 
-@dataclass(frozen=True)
-class Box:
+class Box(msgspec.Struct, frozen=True):
     """One node. `group` is the id of the group it stands in. A "call" has its subtitle and lines below its title.
 
     `under` is the id of a box below which this one hangs (a parameter under its operation) instead of taking a place
@@ -44,8 +44,7 @@ class Box:
     link: str | None = None
 
 
-@dataclass(frozen=True)
-class Arrow:
+class Arrow(msgspec.Struct, frozen=True):
     """From box to box. `kind` is "gradient" or "wire"; `count` says how many edges it stands for."""
 
     source: str

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import graphviz
+import msgspec
 
 from app.drawing import Arrow, Box, Drawing, Group
 
@@ -106,8 +107,8 @@ def to_json(drawing: Drawing) -> dict[str, Any]:
     return {
         "title": drawing.title,
         "direction": drawing.direction,
-        "boxes": [asdict(box) for box in drawing.boxes],
-        "arrows": [asdict(arrow) for arrow in drawing.arrows],
+        "boxes": msgspec.to_builtins(drawing.boxes),
+        "arrows": msgspec.to_builtins(drawing.arrows),
         "groups": [asdict(group) for group in drawing.groups],
     }
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from msgspec.structs import replace as with_values
 
 from app import resources
 from app.autograd.capture import hold
@@ -134,8 +135,8 @@ def test_names_are_words_and_run_nowhere(name: str) -> None:
     tape, result = played(Residual())
     plain, _ = page_of(tape, result)
     nodes = tuple(
-        replace(node, name=name, layer=name, parameters=(name,) * len(node.parameters),
-                saved=tuple(replace(saved, name=name, dtype=name) for saved in node.saved))
+        with_values(node, name=name, layer=name, parameters=(name,) * len(node.parameters),
+                    saved=tuple(with_values(saved, name=name, dtype=name) for saved in node.saved))
         for node in tape.nodes
     )  # fmt: skip
     hostile = replace(tape, nodes=nodes, text=f"{name}\n" * 40)

@@ -6,8 +6,10 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec.structs import replace as with_values
 
 from app import rng
 from app.autograd import garbage
@@ -309,7 +311,7 @@ def with_leaves_placed(
     placed = list(records)
     for leaf, its_users in users.items():
         first = min(its_users, key=lambda user: LEAF_SEQUENCE if user.sequence is None else user.sequence)
-        placed[leaf] = replace(
+        placed[leaf] = with_values(
             records[leaf],
             layer=first.layer,
             call=first.call,

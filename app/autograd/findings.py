@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from msgspec.structs import replace as with_values
+
 from app.autograd.capture import CaptureError, ForwardFailed
 from app.autograd.dead_units import DeadUnits, dead_units
 from app.autograd.gain import Ladder, Lost, ladder
@@ -235,7 +237,7 @@ def _first_backward(subject: Subject) -> Iterator[Finding]:
 
 def by_module(tape: Tape) -> Tape:
     """The tape with the layers of each module told apart, also where the drawing has one node for a whole block."""
-    return replace(tape, nodes=tuple(replace(node, node=None) if node.layer else node for node in tape.nodes))
+    return replace(tape, nodes=tuple(with_values(node, node=None) if node.layer else node for node in tape.nodes))
 
 
 def first_nodes(tape: Tape) -> dict[str, int]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import msgspec
+
 from app.autograd.looks import module_category, node_category
 from app.autograd.tape import LOSS, Label, Tape, TapeNode
 
@@ -35,8 +37,7 @@ class LayerGroup:
     own: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class FoldedEdge:
+class FoldedEdge(msgspec.Struct, frozen=True):
     """All edges between two things that are drawn; `shapes` are the different shapes of their gradients."""
 
     source: str

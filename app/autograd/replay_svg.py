@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from msgspec.structs import replace as with_values
+
 from app.drawing import Arrow, Box, Chip, Drawing, Group
 from app.layout import Layout, Sizes, arrange, estimated_sizes
 from app.layout.hanging import Rect
@@ -24,7 +26,7 @@ Point = tuple[float, float]
 
 def laid_out(drawing: Drawing) -> Layout:
     """Where everything stands, with room for a norm at each arrow."""
-    roomy = replace(drawing, arrows=tuple(replace(each, label=each.label or UNNAMED) for each in drawing.arrows))
+    roomy = replace(drawing, arrows=tuple(with_values(each, label=each.label or UNNAMED) for each in drawing.arrows))
     sizes = estimated_sizes(roomy)
     boxes = {box.id: _with_chips(box, sizes.boxes[box.id]) for box in drawing.boxes}
     labels = {label: max(width, NUMBER) for label, width in sizes.labels.items()}

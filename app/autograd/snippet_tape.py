@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any
 
 import torch
+from msgspec.structs import replace as with_values
 from torch.overrides import TorchFunctionMode
 
 from app.autograd.capture import record_of, with_leaves_placed
@@ -161,7 +162,7 @@ class SnippetRecorder(OriginRecorder):
         records = [record_of(place, node, self, span, reader, called) for place, node in enumerate(nodes)]
         results = names.of_results()
         records = [
-            replace(record, variables=results.get(node, ()), line=self._caller(node) or record.line)
+            with_values(record, variables=results.get(node, ()), line=self._caller(node) or record.line)
             for record, node in zip(records, nodes, strict=True)
         ]
         records, labels = _by_line(records, self._text.text)
@@ -254,7 +255,7 @@ def _by_line(records: list[TapeNode], text: str) -> tuple[list[TapeNode], Frozen
                 runs[line] = runs.get(line, 0) + 1
             key = f"line:{line}" + (f"#{runs[line]}" if runs[line] > 1 else "")
             labels[key] = Label(_title(lines, line, runs[line]))
-            marked[record.id] = replace(record, node=key)
+            marked[record.id] = with_values(record, node=key)
         previous = line
     return marked, FrozenMap(labels)
 

@@ -7,8 +7,10 @@ import functools
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace as with_values
 
 from app.autograd.walk import is_accumulate
 
@@ -127,9 +129,9 @@ class SecondOrder:
             return record
         at = bisect_right(self._starts, number) - 1
         if at < 0 or self._makers[at] >= answered:
-            return replace(record, order=2)
+            return with_values(record, order=2)
         origin = recorder.origin(self._makers[at])
-        return replace(
+        return with_values(
             record, layer=origin.layer, call=origin.call, node=origin.node, line=origin.line, order=2
         )  # fmt: skip
 

@@ -1,10 +1,16 @@
-"""The graph that one forward pass left behind, as frozen plain data that holds no tensor and no autograd node."""
+"""The graph that one forward pass left behind, as frozen plain data that holds no tensor and no autograd node.
+
+Of what there can be tens of thousands is a `msgspec.Struct`: frozen as all values are, and made ten times as fast.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace as with_values
 
 from app.frozen import FrozenMap
 
@@ -24,8 +30,7 @@ class Label:
     kind: str = ""
 
 
-@dataclass(frozen=True)
-class Saved:
+class Saved(msgspec.Struct, frozen=True):
     """A tensor that a backward node keeps.
 
     `bytes` is what its elements take, `storage` the number of the memory block behind it in `Tape.storages` (several
@@ -44,8 +49,7 @@ class Saved:
     version_now: int | None = None
 
 
-@dataclass(frozen=True)
-class Storage:
+class Storage(msgspec.Struct, frozen=True):
     """A memory block that backward needs: `holders` are node ids, the last of which in execution order frees it."""
 
     id: int
@@ -55,8 +59,7 @@ class Storage:
     freed_by: int
 
 
-@dataclass(frozen=True)
-class TapeNode:
+class TapeNode(msgspec.Struct, frozen=True):
     """One autograd node, named as torch names it ("ConvolutionBackward0").
 
     `layer` is the path of the innermost module that made it ("" for the net's own operations and for the loss),
@@ -77,7 +80,7 @@ class TapeNode:
     parameters: tuple[str, ...] = ()
     sequence: int | None = None
     saved: tuple[Saved, ...] = ()
-    values: FrozenMap[str, Any] = field(default_factory=FrozenMap)
+    values: FrozenMap[str, Any] = msgspec.field(default_factory=FrozenMap)
     variables: tuple[str, ...] = ()
     order: int = 1
 
@@ -87,8 +90,7 @@ class TapeNode:
         return self.name == ACCUMULATE
 
 
-@dataclass(frozen=True)
-class TapeEdge:
+class TapeEdge(msgspec.Struct, frozen=True):
     """A gradient's way from input `slot` of the forward op of `source` to output `output_nr` of that of `target`.
 
     `shape` is the shape of the gradient that arrives; None where torch does not tell.
@@ -255,13 +257,14 @@ def below(tape: Tape, root: int, loss: float | None = None) -> Tape:
     steps = {node: step for step, node in enumerate(order)}
     nodes = []
     for node in (tape.nodes[one] for one in kept):
-        saved = tuple(replace(s, storage=block[s.storage]) for s in node.saved)
-        nodes.append(replace(node, id=number[node.id], saved=saved))
+        saved = tuple(with_values(s, storage=block[s.storage]) for s in node.saved)
+        nodes.append(with_values(node, id=number[node.id], saved=saved))
     storages = []
     for place, old in enumerate(blocks):
         holders = tuple(number[node] for node in old.holders if node in reached)
-        storages.append(replace(old, id=place, holders=holders, freed_by=max(holders, key=steps.__getitem__)))
-    edges = [replace(e, source=number[e.source], target=number[e.target]) for e in tape.edges if e.source in reached]
+        storages.append(with_values(old, id=place, holders=holders, freed_by=max(holders, key=steps.__getitem__)))
+    left = (edge for edge in tape.edges if edge.source in reached)
+    edges = [with_values(e, source=number[e.source], target=number[e.target]) for e in left]
     return replace(
         tape, nodes=tuple(nodes), edges=tuple(edges), roots=(0,), order=order, storages=tuple(storages), loss=loss
     )
