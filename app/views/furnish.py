@@ -1,8 +1,10 @@
-"""The pages behind the first ones, made after the window stands: one a step, their imports included."""
+"""The pages behind the first ones, made after the window stands: their modules on a worker, then one a step."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gc
+from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from app.views.docks import PageHeights
@@ -13,15 +15,33 @@ if TYPE_CHECKING:
 
 HEIGHT = 338  # of the page "Layer", px
 
+# What the steps import: half of their time, and the half that needs no window.
+MODULES = """
+    inspector.node_page outline code_view training.settings_form cost_control cost_table training.curves
+    training.console training.run_panel training.evaluation_control training.evaluation_page autograd.inspector
+    autograd.room autograd_control snippet_control tape_control findings_control options_control export_control
+    page_links runs_control watch_control layer_control memory_control training.layer_page
+"""
+
+
+def load_modules() -> None:
+    """Import what the pages are made of; on a worker, so that the window answers meanwhile."""
+    gc.disable()  # there is no garbage in what is imported, and every look for it holds the window
+    try:
+        for name in MODULES.split():
+            import_module(f"app.views.{name}")
+    finally:
+        gc.enable()
+
 
 def furnishing(window: MainWindow) -> Iterator[None]:
-    """Each step makes a page and puts it under its tab; the last one connects them."""
-    steps = (
+    """Each step makes a page, or a part of one, and puts it under its tab; the last one connects them."""
+    steps: tuple[Callable[[MainWindow], Iterator[None] | None], ...] = (
         _inspector, _outline, _code, _training, _costs, _curves, _runs, _evaluation,
         _room, _tape, _findings, _exporting, _links, _layer, _library,
     )  # fmt: skip
     for step in steps:
-        step(window)
+        yield from step(window) or ()
         yield
 
 
@@ -67,10 +87,14 @@ def _costs(window: MainWindow) -> None:
     window.cost_control = CostControl(window)
 
 
-def _curves(window: MainWindow) -> None:
-    from app.views.training.curves import Curves
+def _curves(window: MainWindow) -> Iterator[None]:
+    from app.views.training.curves import CHARTS, Charts, Curves
 
-    window.curves = Curves()
+    charts = []
+    for kind in CHARTS:
+        charts.append(kind())
+        yield
+    window.curves = Curves(Charts(*charts))
     window.bottom.pane.fill("curves", window.curves)
     window.bottom.pane.add_corner(window.curves.controls)
     window.curves.controls.setVisible(window.bottom.pane.page == "curves")

@@ -25,7 +25,7 @@ from app.views.block_control import BlockControl
 from app.views.canvas.canvas import Canvas
 from app.views.docks import PageHeights, TabbedDock, TabbedPane
 from app.views.files import Files
-from app.views.furnish import furnishing
+from app.views.furnish import furnishing, load_modules
 from app.views.head_control import HeadControl
 from app.views.import_control import ImportControl
 from app.views.inspector.inspector import Inspector
@@ -211,18 +211,18 @@ class MainWindow(QMainWindow):
     def start(self) -> None:
         """Make the other pages, one at a time so that the window answers in between, and load torch behind it."""
         self.status.set_torch("Loading PyTorch…")
-        QTimer.singleShot(0, self, self._furnish_one)
+        self.background.ask("pages", load_modules, on_answer=self._furnish_one, on_error=self._furnish_one)
 
     def furnish(self) -> None:
         """Make all pages that are not there yet, now."""
         for _ in self._steps:
             pass
 
-    def _furnish_one(self) -> None:
+    def _furnish_one(self, *_: object) -> None:  # what cannot be imported is told by the step that needs it
         if next(self._steps, "done") == "done":
             self.live.start()
         else:
-            QTimer.singleShot(0, self, self._furnish_one)
+            QTimer.singleShot(1, self, self._furnish_one)
 
     def open_first(self) -> None:
         """What a person sees who opened no file: the example that trains in seconds, or the project opened last."""

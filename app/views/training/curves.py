@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from time import perf_counter
+from typing import NamedTuple
 
 from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QShowEvent
@@ -31,6 +32,20 @@ SHARE = 0.02  # of the time may go into redrawing; a slower machine gets fewer p
 STAGGER = 20  # milliseconds between the redraws of two charts
 
 
+class Charts(NamedTuple):
+    """The charts of the page, each of which takes some milliseconds to make."""
+
+    loss: LossChart
+    accuracy: AccuracyChart
+    rate: RateChart
+    gradients: GradientMap
+    memory: MemoryChart
+    throughput: ThroughputChart
+
+
+CHARTS = (LossChart, AccuracyChart, RateChart, GradientMap, MemoryChart, ThroughputChart)  # in the order of `Charts`
+
+
 class Curves(QWidget):
     """Loss, accuracy, learning rate, gradient map, memory and throughput of one run.
 
@@ -42,14 +57,10 @@ class Curves(QWidget):
     layerSelected = Signal(str)  # a node's id
     layerHovered = Signal(object)  # a node's id, or None
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, charts: Charts | None = None, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.loss, self.accuracy = LossChart(), AccuracyChart()
-        self.gradients, self.memory, self.throughput = GradientMap(), MemoryChart(), ThroughputChart()
-        self.rate = RateChart()
-        self.charts: tuple[Chart, ...] = (
-            self.loss, self.accuracy, self.rate, self.gradients, self.memory, self.throughput
-        )  # fmt: skip
+        self.charts = charts or Charts(*(kind() for kind in CHARTS))
+        self.loss, self.accuracy, self.rate, self.gradients, self.memory, self.throughput = self.charts
         self.controls = CurveControls(self)
         self._history = History()
         self._scale = TimeScale(self._history)
