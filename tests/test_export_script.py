@@ -5,6 +5,8 @@ import json
 import runpy
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +65,31 @@ def test_metrics_are_the_same_in_the_script(loss, run_script):
     assert ended is None and lines == ours and '"val_auroc"' in lines[-2]
     shown, _ = run_script(a_job)
     assert "val_f1 0." in shown[0]
+
+
+def test_a_script_takes_checkpoints_and_goes_on_from_them_and_so_does_the_app(run_script, tmp_path):
+    """Dropout, accumulation, a running mean and a schedule: as if neither had ever stopped, whoever goes on."""
+    cosine = Schedule(Choice("CosineAnnealingLR", FrozenMap(T_max=20)), "step", 3)
+    a_job = job(SMALL_NET, epochs=2, batch_size=200, accumulate=3, ema=0.9, save_every=5, schedule=cosine)
+    whole = app_lines(a_job)
+    lines, ended = run_script(a_job, "--json")
+    saved = [json.loads(line)["path"] for line in lines if '"saved"' in line]
+    assert ended is None and [line for line in lines if '"saved"' not in line] == whole
+    assert saved[0] == str(Path("checkpoints", "step-00000005.pt")) and saved[-1] == str(Path("checkpoints", "last.pt"))
+    folder = tmp_path / "checkpoints"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "best.pt", "last.pt", "step-00000010.pt", "step-00000015.pt"
+    ]  # fmt: skip
+    at = folder / "step-00000010.pt"
+    rest = [line for line in whole[1:] if json.loads(line)["step" if '"finished"' not in line else "steps"] > 10]
+    theirs, ended = run_script(a_job, "--json", "--resume", str(at), "--checkpoints", str(tmp_path / "again"))
+    assert ended is None and [line for line in theirs[1:] if '"saved"' not in line] == rest
+    ours = [line for event in train(a_job, resume=at) if (line := to_json(event))]
+    assert ours[1:] == rest and '"resumed_at": 10' in theirs[0]
+    shown, _ = run_script(a_job, "--resume", str(at))
+    assert len(shown) == 2 and shown[0].startswith("epoch 2/2: ")
+    _, ended = run_script(replace(a_job, source=CONV_NET), "--resume", str(at))
+    assert "was taken of another net" in str(ended)
 
 
 LIMITS = {

@@ -181,7 +181,8 @@ def training_script(
     """The text of `train.py` for `job`, whose net is the class of `<model_module_name>.py` beside it.
 
     `script` is the name that it will have; its start weights are read from a file of that name, see `write_start`.
-    With `hands` it pauses, steps and stops when it is told so on its standard input, and takes checkpoints.
+    With `hands` it pauses, steps and stops when it is told so on its standard input. It takes checkpoints then, and
+    where `save_every` asks for them.
     Imports torch (the signatures of the loss and the optimizer are read off it). Raises JobError or ChoiceError.
     """
     check_numbers(job)
@@ -193,41 +194,42 @@ def training_script(
     words, option, put = _start_parts(training.start is not None, start_file(Path(script)).name)
     data, terms = script_data.data_parts(job, spec), script_data.terms(job, spec)
     terms = replace(terms, portions=script_distributed.has_portions(job, terms.several))
+    keeps = script_checkpoints.takes(training, hands)
     kept = script_checkpoints.parts(training, terms, hands)
     chief = terms.several.chief_spec() if terms.several is not None else spec
     parts = {
         **script_data.accuracy(terms, chief),
         "labels": "Targets" if spec.targets else "Tensor",
         "held": "Streamed" if script_data.is_streamed(spec) else "Tensor",
-        "ahead": _ahead(hands) if script_data.is_streamed(spec) else "",
+        "ahead": _ahead(keeps) if script_data.is_streamed(spec) else "",
         "parts": steps.told_parts(training),
         "seeds": steps.seeds(training),
         "made": steps.made(training, script_several.balance(job, spec), terms.several),
         "before": steps.before(training),
         "order": steps.order(training, job.data.shuffle, job.data.drop_last),
-        "numbered": steps.numbered(training, hands),
+        "numbered": steps.numbered(training, keeps),
         "step": steps.step(training, terms),
         "limits": steps.limits(training),
         "part": script_distributed.part(job, terms.several, hands),
-        "processes": script_distributed.functions(job, terms.several, hands),
+        "processes": script_distributed.functions(job, terms.several, hands, keeps),
         "processes_constants": script_distributed.CONSTANTS,
         "synced": script_distributed.synced(job),
         **script_distributed.hands(hands),
         "validated": "average.module" if training.ema is not None else "model",
-        "end_of_epoch": _after(steps.end_of_epoch(training, hands)) + kept.pop("kept_epoch"),
+        "end_of_epoch": _after(steps.end_of_epoch(training, keeps)) + kept.pop("kept_epoch"),
         "end_of_run": steps.end_of_run(training) + "\n" * bool(steps.end_of_run(training)),
         "evaluated": steps.evaluated(training, terms),
         **script_scores.parts(training, chief, terms),
         "run_constants": steps.constants(training)
         + script_several.constants(job)
-        + script_checkpoints.constants(hands),
+        + script_checkpoints.constants(keeps, model_module_name),
         "torch_imports": steps.imports(training, terms.target.startswith("F.") or bool(training.losses))
         + script_scores.imports(training)
         + script_data.torch_imports(job),
     }
     parts |= kept
     own = ["import os\nimport random\n", "import time\n" if training.max_minutes is not None else ""]
-    own += [data["imports"], script_distributed.imports(hands), steps.typing_imports(training)]
+    own += [data["imports"], script_distributed.imports(hands, keeps), steps.typing_imports(training)]
     own += [script_several.imports(job, spec)]
     data["imports"] = "".join(sorted(_merged("".join(own).splitlines()), key=_by_module))
     data["readers"] += script_several.helpers(job, spec) + steps.helpers(training) + script_scores.helpers(training)
@@ -235,7 +237,7 @@ def training_script(
     text = _SCRIPT.substitute(
         data,
         **parts,
-        more_words=script_distributed.words(job) + words,
+        more_words=script_distributed.words(job) + script_checkpoints.words(training, hands) + words,
         put=put,
         options=data["data_option"] + option,
         module=model_module_name,
@@ -247,12 +249,12 @@ def training_script(
         device=quoted(training.device),
     )
     # Where it stands in an epoch is a part of a checkpoint.
-    return text.replace(steps.COUNTED, "step, seen, taken = step + 1, seen + len(every), number") if hands else text
+    return text.replace(steps.COUNTED, "step, seen, taken = step + 1, seen + len(every), number") if keeps else text
 
 
-def _ahead(hands: bool) -> str:
+def _ahead(keeps: bool) -> str:
     """The lines that tell samples on the disk which batches are to come."""
-    batches = "batches[skipped:]" if hands else "batches"
+    batches = "batches[skipped:]" if keeps else "batches"
     return f"\n        if PROCESSES == 1:\n            samples = samples.ahead({batches})"
 
 

@@ -1,4 +1,4 @@
-"""What a script that is watched has more: it takes checkpoints, as `app.training.checkpoint`, and goes on from them.
+"""Checkpoints of a script, as those of `app.training.checkpoint`: a watched one takes them, and one that was asked to.
 
 Every process has a part in a checkpoint, the states of its random numbers; the first one writes it.
 """
@@ -11,8 +11,6 @@ from app.export.script_steps import Terms
 from app.training import checkpoint
 from app.training.choices import CLOSURE
 from app.training.config import TrainingConfig
-
-SOURCE = "source.txt"  # beside the script: the text of the net, by which a checkpoint is known
 
 _FUNCTIONS = '''
 
@@ -43,13 +41,15 @@ def written(folder: Path, name: str, state: dict[str, Any]) -> str:
     return ""'''
 
 _OPTIONS = '''
-    parser.add_argument("--checkpoints", type=Path, help="folder for checkpoints; none are taken without")
+    parser.add_argument("--checkpoints", type=Path{default}, help="folder for checkpoints{without}")
     parser.add_argument("--resume", type=Path, help="the checkpoint to go on from")'''
 
 _RESTORED = '''
     at: dict[str, Any] = {{}}
     if args.resume is not None:
         state = torch.load(args.resume, map_location="cpu", weights_only=True)
+        if state["source"] != SOURCE.read_text(encoding="utf-8"):
+            raise SystemExit(f"{{args.resume}} was taken of another net than {{SOURCE.name}}.")
         at = state["position"]
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"]){objects}
@@ -87,7 +87,10 @@ _KEEP = '''
             "gradients": {gradients},
         }}
         problem = written(args.checkpoints, name, state)
-        say("saved", step=step, path=str(args.checkpoints / name), problem=problem)
+        if args.json:
+            say("saved", step=step, path=str(args.checkpoints / name), problem=problem)
+        elif problem:
+            print(problem)
 '''
 
 _SKIPPED = '''
@@ -99,9 +102,14 @@ _NAMES = ("kept_functions", "kept_options", "restored", "resumed_at", "keeper", 
           "kept_step", "kept_epoch", "kept_best", "kept_last")  # fmt: skip
 
 
-def parts(config: TrainingConfig, terms: Terms, on: bool) -> dict[str, str]:
-    """What goes where in the text of the script; nothing of it in one that nobody watches."""
-    if not on:
+def takes(config: TrainingConfig, hands: bool) -> bool:
+    """Whether a script takes checkpoints."""
+    return hands or config.save_every > 0
+
+
+def parts(config: TrainingConfig, terms: Terms, hands: bool) -> dict[str, str]:
+    """What goes where in the text of the script; nothing of it in one without checkpoints."""
+    if not takes(config, hands):
         return {**dict.fromkeys(_NAMES, ""), "first": "1"}
     waits = config.accumulate > 1 and config.optimizer.name != CLOSURE
     objects = [name for name, there in (
@@ -137,7 +145,9 @@ def parts(config: TrainingConfig, terms: Terms, on: bool) -> dict[str, str]:
     )
     return {
         "kept_functions": functions + _FUNCTIONS,
-        "kept_options": _OPTIONS,
+        "kept_options": _OPTIONS.format(
+            default="" if hands else ', default=Path("checkpoints")', without="; none are taken without" * hands
+        ),
         "restored": _RESTORED.format(objects=loaded),
         "resumed_at": ', **({"resumed_at": at["step"]} if at else {})',
         "keeper": keep,
@@ -151,6 +161,16 @@ def parts(config: TrainingConfig, terms: Terms, on: bool) -> dict[str, str]:
     }
 
 
-def constants(on: bool) -> str:
-    """Where the text of the net lies."""
-    return f'SOURCE = Path(__file__).with_name("{SOURCE}")\n' if on else ""
+def constants(on: bool, module: str) -> str:
+    """Where the text of the net lies, by which a checkpoint is known."""
+    return f'SOURCE = Path(__file__).with_name("{module}.py")\n' if on else ""
+
+
+def words(config: TrainingConfig, hands: bool) -> str:
+    """What the head of the script says of checkpoints."""
+    if hands or not config.save_every:
+        return ""
+    return (
+        f"\nIt takes a checkpoint every {config.save_every:,} batches, of the best epoch and at the end: in the folder"
+        "\ncheckpoints, or that of --checkpoints. With --resume FILE it goes on from one as if it had never stopped."
+    )

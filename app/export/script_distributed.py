@@ -121,7 +121,7 @@ def outweighs(labels: Tensor, weight: Tensor, part: Tensor, batch: Tensor) -> Te
     return weight[labels[part]].mean() / weight[labels[batch]].mean()'''
 
 
-def functions(job: Job, several: Several | None, hands: bool) -> str:
+def functions(job: Job, several: Several | None, hands: bool, keeps: bool) -> str:
     """The functions that deal out and gather."""
     argument = _weights(job)
     portion = f"PROCESSES * {argument.format('part')} / {argument.format('batch')}" if argument else (
@@ -136,7 +136,7 @@ def functions(job: Job, several: Several | None, hands: bool) -> str:
     )
     if any("outweighs" in portion for portion in _portions(job, several)):
         text += _OUTWEIGHS
-    return text + (_FIRST if hands or _decides(job.training) else "") + (_HANDS if hands else "")
+    return text + (_FIRST if keeps or _decides(job.training) else "") + (_HANDS if hands else "")
 
 
 def _weights(job: Job) -> str:
@@ -219,6 +219,6 @@ def hands(on: bool) -> dict[str, str]:
     }
 
 
-def imports(on: bool) -> str:
-    """What it wants of the standard library."""
-    return "import sys\nimport threading\nimport time\nfrom typing import Any\n" if on else ""
+def imports(hands: bool, keeps: bool) -> str:
+    """What hands and checkpoints want of the standard library."""
+    return "import sys\nimport threading\n" * hands + "import time\nfrom typing import Any\n" * keeps

@@ -108,9 +108,9 @@ def step(config: TrainingConfig, terms: Terms) -> str:
 COUNTED = "step, seen = step + 1, seen + len(every)"
 
 
-def numbered(config: TrainingConfig, hands: bool = False) -> str:
+def numbered(config: TrainingConfig, keeps: bool = False) -> str:
     """The head of the loop over batches; one that can go on in the midst of an epoch leaves out those before."""
-    if hands:
+    if keeps:
         return "for number, every in enumerate(batches[skipped:], skipped + 1):"
     many = config.accumulate > 1 and config.optimizer.name != CLOSURE
     return "for number, every in enumerate(batches, 1):" if many else "for every in batches:"
@@ -279,18 +279,18 @@ def limits(config: TrainingConfig) -> str:
     return _block(["", *lines], 3) if lines else ""
 
 
-def end_of_epoch(config: TrainingConfig, hands: bool = False) -> str:
-    """The schedule, and what ends a run before its last epoch; with `hands` the best epoch is known in any case."""
+def end_of_epoch(config: TrainingConfig, keeps: bool = False) -> str:
+    """The schedule, and what ends a run before its last epoch; with `keeps` the best epoch is known in any case."""
     lines = []
     schedule = config.schedule
-    if config.patience or hands or (schedule is not None and schedule.choice.name == PLATEAU):
+    if config.patience or keeps or (schedule is not None and schedule.choice.name == PLATEAU):
         lines.append("val_loss = val_loss if val_loss is None else agreed(val_loss, device)")
     if schedule is not None and schedule.per == "epoch":
         if schedule.choice.name == PLATEAU:
             lines += ["if val_loss is not None:", "    schedule.step(val_loss)"]
         else:
             lines.append("schedule.step()")
-    if config.patience or hands:
+    if config.patience or keeps:
         lines += [
             "if val_loss is not None and (best is None or val_loss < best):",
             "    best, stale = val_loss, 0",

@@ -179,7 +179,6 @@ class _Group:
         """Write the model and the script; returns the script and its arguments. Raises OSError, ValueError."""
         from app.export.layers import write_model
         from app.export.script import training_script, write_start
-        from app.export.script_checkpoints import SOURCE
 
         self._home.mkdir(parents=True, exist_ok=True)
         script = self._home / "train.py"
@@ -187,7 +186,6 @@ class _Group:
         script.write_text(training_script(self.job, hands=True), encoding="utf-8")
         write_start(self.job, script)
         (self._home / "trained" / "weights.pt").unlink(missing_ok=True)
-        (self._home / SOURCE).write_text(self.job.source.text, encoding="utf-8")
         kept = ["--checkpoints", str(self._folder)] if self._folder is not None else []
         return [str(script), "--json", "--out", str(self._home / "trained"), *kept]
 
