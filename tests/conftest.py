@@ -23,7 +23,9 @@ PATIENCE = 60_000  # milliseconds; a wait that takes so long is a hang on any ma
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(THREADS)
 
-settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+# How long an example takes to be made says more of the machine than of the test.
+UNHURRIED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+settings.register_profile("here", deadline=None, suppress_health_check=UNHURRIED)
 settings.register_profile("ci", settings.get_profile("here"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app import rng
@@ -74,7 +74,7 @@ def drawings(draw: st.DrawFn) -> Analysis:
     return analyse(graph)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])  # torch loads much with its first LSTM
+@settings(max_examples=60)
 @given(drawings(), st.sampled_from([(1, 4), (2, 3), (7, 10)]))
 def test_code_gives_what_the_drawing_says(analysis: Analysis, batches: tuple[int, int]) -> None:
     assert analysis.errors == ()

@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app import project_file
@@ -187,7 +187,7 @@ def held(path: tuple[Any, ...], value: Any) -> bool:
     return True
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200)
 @given(st.sampled_from(PLACES), st.sampled_from((*TEXTS, *NUMBERS, *TAGGED)) | st.text(max_size=30))
 def test_a_value_in_any_place_is_refused_or_changes_no_structure(path: tuple[Any, ...], value: Any) -> None:
     held(path, value)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -26,7 +26,6 @@ from tests.builder_sheets import Row, row_of, sheet
 from tests.round_trip_nets import code_of, drawn, form
 
 _numbers = itertools.count()
-UNHURRIED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 # A seed has no smaller one.
 PHASES = tuple(phase for phase in Phase if phase is not Phase.shrink)
 
@@ -74,7 +73,7 @@ def held(project: Project, folder: Path) -> None:
     assert form(second, ours) == form(first, model), (first.source.text, second.source.text)
 
 
-@settings(max_examples=8, derandomize=True, suppress_health_check=UNHURRIED, phases=PHASES)
+@settings(max_examples=8, derandomize=True, phases=PHASES)
 @given(st.integers(0, 2**32))
 def test_a_random_drawing_comes_back(tmp_path: Path, seed: int) -> None:
     held(drawn(seed), tmp_path)
