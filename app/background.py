@@ -11,7 +11,8 @@ import itertools
 import sys
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Condition
 from typing import Any
@@ -19,6 +20,20 @@ from typing import Any
 from PySide6.QtCore import QObject, Qt, QThread, QTimer, Signal, Slot
 
 FEW = 20  # modules that are imported by a question without more ado
+
+
+@contextmanager
+def many_imports() -> Iterator[None]:
+    """Around imports of many modules on a worker: nobody looks among them for garbage, now or later.
+
+    A look through all that torch makes holds every thread for a quarter of a second.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()  # before the first look, for which all of it would be new
+        gc.enable()
 
 
 @dataclass(frozen=True)

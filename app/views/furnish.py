@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from app.background import many_imports
 from app.views.docks import PageHeights
 
 if TYPE_CHECKING:
@@ -26,12 +26,9 @@ MODULES = """
 
 def load_modules() -> None:
     """Import what the pages are made of; on a worker, so that the window answers meanwhile."""
-    gc.disable()  # there is no garbage in what is imported, and every look for it holds the window
-    try:
+    with many_imports():
         for name in MODULES.split():
             import_module(f"app.views.{name}")
-    finally:
-        gc.enable()
 
 
 def furnishing(window: MainWindow) -> Iterator[None]:

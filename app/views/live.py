@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections import deque
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app import preflight, start_weights, torch_loading
-from app.background import Background, Failure
+from app.background import Background, Failure, many_imports
 from app.builder.catalog import Catalog
 from app.builder.graph import Graph
 from app.builder.problems import Problem
@@ -36,8 +35,7 @@ class Torch:
 
 def _load_torch() -> Torch:
     """Import torch and run one call on meta tensors, whose first use imports a good deal more."""
-    gc.disable()  # there is no garbage in what is imported, and every look for it holds the window
-    try:
+    with many_imports():
         torch_loading.preload()
         import torch
 
@@ -47,8 +45,6 @@ def _load_torch() -> Torch:
         with torch.device("meta"):
             torch.nn.Conv2d(1, 1, 1)(torch.zeros(1, 1, 1, 1))
             torch.nn.BatchNorm1d(1)(torch.zeros(2, 1))
-    finally:
-        gc.enable()
     return Torch(torch.__version__, devices())
 
 
