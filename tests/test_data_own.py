@@ -11,7 +11,8 @@ import pytest
 from app import layer_files, own_layers
 from app.data import own_dataset
 from app.data.config import DataConfig
-from app.data.sources import DataError, look
+from app.data.sources import DataError, look, options_of
+from app.data.surveys import survey_dataset
 from app.export.script import write_start
 from app.frozen import FrozenMap
 from app.project import Project
@@ -132,7 +133,9 @@ def test_samples_that_are_not_kept_are_had_batch_by_batch_in_the_script_too(file
 
     config = replace(file(broken=11, keep="disk"), bad="skip")
     spec = look(config)
-    assert "not kept" in spec.notes[0] and spec.count == 89
+    assert "not kept" in spec.notes[0] and "workers" not in spec.notes[0] and spec.count == 89
+    many = survey_dataset(Path(config.path), {**options_of(config), "workers": 2})
+    assert "in its own thread" in many.notes[0]
     a_job = job(fitting(spec), data=config, epochs=2, batch_size=16, save_every=3, loss=Choice("CrossEntropyLoss"))
     ours = app_lines(a_job)
     write_start(a_job, tmp_path / "train.py")
@@ -155,6 +158,8 @@ def test_an_iterable_dataset_is_streamed_in_its_own_order(file, run_script, tmp_
 
     config = file("Stream", keep="disk")
     spec = look(config)
+    many = survey_dataset(Path(config.path), {**options_of(config), "workers": 2})
+    assert "their own order" in many.notes[0] and "left aside" in many.notes[1]
     with pytest.raises(DataError, match="Take shuffle away"):
         load(config)
     config = replace(config, shuffle=False)

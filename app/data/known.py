@@ -60,7 +60,8 @@ _PICTURES = (
 )
 _DATASET = (
     Option("dataset", "str", "", doc="Name of the class; the only one of the file where none is named."),
-    Option("workers", "int", 0, minimum=0, maximum=64, doc="Processes that read samples, of a map-style dataset."),
+    Option("workers", "int", 0, minimum=0, maximum=64, doc="Processes that read the samples of a map-style dataset, "
+           "once before the run."),
     Option("timeout", "float", 120.0, minimum=0, maximum=86_400, doc="Seconds that a worker may take for a batch."),
     Option("keep", "choice", "memory", choices=("memory", "disk"),
            doc="In memory every sample is had once, before the run; left on the disk it is had anew for each batch."),

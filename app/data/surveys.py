@@ -239,7 +239,7 @@ def survey_pictures(path: Path, options: Mapping[str, Any]) -> Survey:
     elif not fits(size):
         raise DataError(
             f"The pictures of {path.name} need {size / 1e9:,.1f} GB at this size, more than half of the memory of "
-            "machine. Leave them on the disk (keep), or make size smaller."
+            "this machine. Leave them on the disk (keep), or make size smaller."
         )
     return Survey(arguments, CLASSES, classes, notes=notes)
 
@@ -264,13 +264,23 @@ def survey_dataset(path: Path, options: Mapping[str, Any]) -> Survey:
     """Which class of a file that was trusted. Raises DataError."""
     name = own_dataset.class_name(path, options["dataset"])
     arguments = {"name": name, "workers": options["workers"], "timeout": options["timeout"]}
-    if options["keep"] == "memory":
-        return Survey(arguments)
-    note = "Its samples are not kept: each is had when its batch comes."
     in_order = own_dataset.is_iterable(path, name)
+    notes = (_WITHOUT_WORKERS,) if in_order and options["workers"] else ()
+    if options["keep"] == "memory":
+        return Survey(arguments, notes=notes)
+    note = "Its samples are not kept: each is had when its batch comes."
     if in_order:
         note += " They come in their own order: the first are learnt from, the last are held out, none is shuffled."
-    return Survey({**arguments, "pin": options["pin_memory"], "in_order": in_order}, notes=(note,))
+    elif options["workers"]:
+        note += _WORKERS_ONCE
+    return Survey({**arguments, "pin": options["pin_memory"], "in_order": in_order}, notes=(note, *notes))
+
+
+_WITHOUT_WORKERS = "workers is left aside: each of them would give all samples of an iterable dataset."
+_WORKERS_ONCE = (
+    " workers look them through before the run. In the run they are had one after another in its own thread: what they "
+    "draw then comes in the order of the batches, so that a run can be repeated, and go on, bit for bit."
+)
 
 
 SURVEYS: dict[str, Callable[[Path, Mapping[str, Any]], Survey]] = {
