@@ -11,7 +11,7 @@ class Element {
     this.children = []; this.attributes = {}; this.dataset = {}; this.style = {}; this.listeners = {}; this.names = new Set();
     this.words = ""; this.clientWidth = 900; this.clientHeight = 600; this.offsetTop = 0; this.scrollTop = 0;
     this.viewBox = { baseVal: { width: 1000, height: 500 } };
-    this.classList = { toggle: (name, on) => (on ? this.names.add(name) : this.names.delete(name)) };
+    this.classList = { toggle: (name, on) => (on ? this.names.add(name) : this.names.delete(name)), contains: name => this.names.has(name) };
   }
   get textContent() { return this.words + this.children.map(child => child.textContent).join(""); }
   set textContent(words) { this.words = String(words); this.children = []; }
@@ -35,14 +35,25 @@ const ids = {};
 const by = id => ids[id] ||= new Element("div");
 by("data").textContent = fs.readFileSync(data, "utf8");
 by("speed").value = "1000";
-const made = Object.entries(parts.keys).map(([key, folded]) => Object.assign(new Element("g"), { dataset: { key }, bar: folded }));
-const arrows = parts.arrows.map(number => Object.assign(new Element("g"), { dataset: { arrow: String(number) } }));
+let made = [], arrows = [];  // of the view that is seen
+const views = parts.map(({ keys, arrows: numbers }) => {
+  const boxes = Object.entries(keys).map(([key, folded]) => Object.assign(new Element("g"), { dataset: { key }, bar: folded }));
+  boxes.filter(part => part.bar).forEach(part => part.names.add("folded"));
+  const ways = numbers.map(number => Object.assign(new Element("g"), { dataset: { arrow: String(number) } }));
+  return Object.assign(new Element("svg"), { boxes, ways, querySelectorAll: wanted => (wanted.includes("data-key") ? boxes : ways) });
+});
 const root = new Element("html"), frames = [], page = new Element("document");
 const document = Object.assign(page, {
   documentElement: root, getElementById: by, createElement: tag => new Element(tag), createElementNS: (_, tag) => new Element(tag),
-  querySelectorAll: wanted => (wanted.includes("data-key") ? made : arrows),
+  querySelectorAll: () => views,
 });
-const shown = () => ({
+const shown = () => {
+  const seen = views.find(view => !view.names.has("off"));
+  [made, arrows] = [seen.boxes, seen.ways];
+  return look();
+};
+const look = () => ({
+  view: views.findIndex(view => !view.names.has("off")), fold: [by("fold").disabled, by("unfold").disabled],
   ran: made.filter(part => part.names.has("ran")).map(part => part.dataset.key),
   next: made.filter(part => part.names.has("next")).map(part => part.dataset.key),
   freed: made.flatMap(part => Object.entries(part.inside || {}).filter(([, chip]) => chip.names.has("freed")).map(([name]) => [part.dataset.key, name])),
@@ -52,7 +63,7 @@ const shown = () => ({
   rows: by("steps").children.map(row => [row.names.has("ran"), row.names.has("next"), row.textContent]),
   details: by("details").children.map(child => child.textContent),
   counter: by("counter").textContent, held: by("held").textContent, head: by("tape").children.at(-1).attributes.x1,
-  playing: by("play").textContent, theme: root.dataset.theme || "",
+  playing: by("play").attributes["aria-label"] || "Play", theme: root.dataset.theme || "",
 });
 new Function("document", "matchMedia", "location", "requestAnimationFrame", "cancelAnimationFrame", fs.readFileSync(script, "utf8"))(
   document, () => ({ matches: true }), { hash: "" }, does => frames.push(does), () => frames.splice(0));

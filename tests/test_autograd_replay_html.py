@@ -83,6 +83,19 @@ def page_of(tape: Tape, result: PassResult, unfolded: bool = True, **more: Any) 
     return Page(text), text
 
 
+def views_of(page: Page) -> list[tuple[dict[str, bool], list[int]]]:
+    """Of each view of the graph its parts, with whether they are folded, and the numbers of its arrows."""
+    views: list[tuple[dict[str, bool], list[int]]] = []
+    for tag, a in page.elements:
+        if tag == "svg" and a.get("viewbox") and a.get("role") == "img":
+            views.append(({}, []))
+        if key := a.get("data-key"):
+            views[-1][0][key] = "folded" in (a["class"] or "")
+        if arrow := a.get("data-arrow"):
+            views[-1][1].append(int(arrow))
+    return views
+
+
 @pytest.mark.parametrize("name", ["residual", "shared", "custom", "convolutions"])
 def test_its_norms_are_those_of_a_plain_backward(name: str) -> None:
     torch.manual_seed(0)
@@ -164,19 +177,21 @@ def test_the_script_plays(unfolded: bool, tmp_path: Path) -> None:
     assert NODE is not None
     tape, result = played(Residual())
     page, _ = page_of(tape, result, unfolded)
-    keys = {a["data-key"]: "folded" in (a["class"] or "") for _, a in page.elements if a.get("data-key")}
-    arrows = [int(a["data-arrow"] or "") for _, a in page.elements if a.get("data-arrow")]
-    assert len(keys) == len(page.data["parts"]) and arrows == list(range(len(page.data["arrows"])))
+    drawn = views_of(page)
+    assert len(drawn) == len(page.data["views"]) == 2 and page.data["view"] == int(unfolded)
+    view = page.data["views"][page.data["view"]]
+    keys, arrows = drawn[page.data["view"]]
+    assert len(keys) == len(view["parts"]) and arrows == list(range(len(view["arrows"])))
     (tmp_path / "data.json").write_text(page.raw[1])
     (tmp_path / "page.js").write_text(page.raw[2])
-    (tmp_path / "parts.json").write_text(json.dumps({"keys": keys, "arrows": arrows}))
+    (tmp_path / "parts.json").write_text(json.dumps([{"keys": keys, "arrows": arrows} for keys, arrows in drawn]))
     files = [str(tmp_path / name) for name in ("data.json", "page.js", "parts.json")]
     runner, total = str(Path(__file__).with_name("replay_dom.js")), len(tape.order)
-    asked = ["0", "5", "ArrowLeft", "Home", "play", "t"]
+    asked = ["0", "5", "ArrowLeft", "Home", "play", "t", "5", "f" if unfolded else "u", "u" if unfolded else "f"]
     done = subprocess.run([NODE, runner, *files, *asked], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    start, fifth, fourth, home, end, toggled = json.loads(done.stdout)
-    steps = page.data["steps"]
+    start, fifth, fourth, home, end, toggled, again, other, back = json.loads(done.stdout)
+    steps = [{**one, **changes} for one, changes in zip(page.data["steps"], view["steps"], strict=True)]
     assert start["counter"] == f"0 of {total} steps have run" and not any(start["reached"]) and not start["ran"]
     assert start["next"] == [str(steps[0]["keys"][0])] and not any(start["norms"])
     assert [row[0] for row in fifth["rows"]] == [place < 5 for place in range(total)] and fifth["head"] == "5"
@@ -186,10 +201,34 @@ def test_the_script_plays(unfolded: bool, tmp_path: Path) -> None:
     ]
     assert home == start, "going back undoes all that going forth has shown"
     assert set(end["ran"]) == set(keys) and not end["next"] and all(end["reached"]) and all(end["norms"])
-    assert end["playing"] == "▶" and end["held"].startswith("0 B of ") and toggled["theme"] == "light"
+    assert end["playing"] == "Play" and end["held"].startswith("0 B of ") and toggled["theme"] == "light"
     widths = [float(width.removesuffix("px")) for width in end["widths"]]
-    largest = max(range(len(arrows)), key=lambda n: math.hypot(*(edge["norm"] or 0 for edge in page.data["arrows"][n])))
+    largest = max(range(len(arrows)), key=lambda n: math.hypot(*(edge["norm"] or 0 for edge in view["arrows"][n])))
     assert widths[largest] == max(widths) and len(set(widths)) > 1
     sums = [step for step in steps if step["sums"]]
     assert sums and abs(sum(share["share"] for share in sums[0]["sums"][0]["shares"]) - 1) < 1e-4
     assert unfolded is bool(end["freed"])
+    assert other["view"] == int(not unfolded) and other["counter"] == again["counter"] and other["head"] == "5"
+    changes = page.data["views"][other["view"]]["steps"]
+    assert other["next"] == [str(changes[5]["keys"][0])] and other["fold"] == [unfolded, not unfolded]
+    counts = [part["count"] for part in page.data["views"][other["view"]]["parts"]]
+    has_run = [sum(key in step["keys"] for step in changes[:5]) for key in range(len(counts))]
+    assert {int(key) for key in other["ran"]} == {key for key, many in enumerate(has_run) if many == counts[key]}
+    assert {**back, "theme": ""} == {**again, "theme": ""}, "folding and unfolding leave what ran as it is"
+
+
+def test_a_graph_of_blocks_unfolds_level_by_level_and_one_without_groups_not_at_all() -> None:
+    from app.autograd.blocks import group_by_block
+
+    inner = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh())
+    nested = torch.nn.Sequential(inner, torch.nn.Sequential(torch.nn.Sequential(inner), torch.nn.Linear(8, 3)))
+    tape, result = played(nested)
+    groups = group_by_block(tape)
+    folded = fold(tape, groups, frozenset())
+    page = Page(replay_html(tape, folded, draw(tape, folded), result))
+    sizes = [len(view["parts"]) for view in page.data["views"]]
+    assert len(sizes) >= 3 and sizes == sorted(sizes) and page.data["view"] == 0
+    assert [len(keys) for keys, _ in views_of(page)] == sizes
+    everything = fold(tape, groups, frozenset(group.key for group in groups))
+    bare = Page(replay_html(tape, everything, draw(tape, everything, grouped=False), result))
+    assert len(bare.data["views"]) == 1 and "off" not in [a.get("class") for _, a in bare.elements]

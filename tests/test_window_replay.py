@@ -25,7 +25,7 @@ def test_a_batch_is_played_for_the_page_as_the_graph_is_folded(window, qtbot, tm
     window.actions_by_key["html-replay"].trigger()
     page, drawing, tape = told(qtbot, path), window.room.drawing(), window.room.tape
     assert [step["node"] for step in page.data["steps"]] == list(tape.order)
-    assert len(page.data["parts"]) == len(drawing.boxes) + len(drawing.groups)
+    assert len(page.data["views"][page.data["view"]]["parts"]) == len(drawing.boxes) + len(drawing.groups)
     assert window.tape_control.player.position == 0 and not window.tape_control.player.keeps
 
 

@@ -15,15 +15,18 @@ import re
 from typing import Any
 
 from app import resources
-from app.autograd.drawing import summary
+from app.autograd.drawing import draw, summary
 from app.autograd.drawn import Drawn
-from app.autograd.grouping import Folded
+from app.autograd.grouping import Folded, deeper, fold
 from app.autograd.replay_svg import CATEGORIES, text, to_svg
 from app.autograd.steps import FanIn, GradStats, PassResult, StepRecord
 from app.autograd.stretches import held_by_step, stretches
 from app.autograd.tape import Tape
 from app.drawing import Drawing, shape_text
 from app.layout import Layout
+
+MOST_BOXES = 1_500  # of a view that nobody has asked for
+View = tuple[Folded, Drawing]
 
 _MARK = re.compile("@([A-Z_]+)@")
 _ENDS = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -39,28 +42,71 @@ def replay_html(
     failed: str = "",
     layout: Layout | None = None,
 ) -> str:
-    """The page. `drawing` is that of `folded`, as `drawing.draw` makes it; `failed` says why the pass ended early."""
+    """The page. `drawing` is that of `folded`, as `drawing.draw` makes it; `failed` says why the pass ended early.
+
+    It opens as the drawing stands, and can be folded and unfolded level by level.
+    """
+    views, shown = _views(tape, folded, drawing)
     style, script = _styles(), _file("page.js")
     given = {
         "TITLE": text(title or "Backward pass"),
         "SUMMARY": text(summary(tape)),
         "FAILED": f'<p class="failed">{text(failed)}</p>' if failed else "",
-        "GRAPH": to_svg(drawing, layout),
+        "GRAPH": "\n".join(
+            to_svg(one, layout if place == shown else None, place != shown) for place, (_, one) in enumerate(views)
+        ),
         "STYLE": style,
         "SCRIPT": script,
         "STYLE_HASH": _hash(style),
         "SCRIPT_HASH": _hash(script),
-        "DATA": _json(replay_data(tape, folded, drawing, passed)),
+        "DATA": _json(replay_data(tape, views, shown, passed)),
     }
     return _MARK.sub(lambda mark: given[mark[1]], _file("page.html"))
 
 
-def replay_data(tape: Tape, folded: Folded, drawing: Drawing, passed: PassResult) -> dict[str, Any]:
+def _views(tape: Tape, folded: Folded, drawing: Drawing) -> tuple[list[View], int]:
+    """The graph folded, unfolded level by level, and as it stands, from few boxes to many; and the place of that one.
+
+    A graph that is drawn without its groups has the one view, and one of very many boxes is drawn as it stands alone.
+    """
+    groups = folded.groups
+    if not groups or (folded.unfolded and not drawing.groups):
+        return [(folded, drawing)], 0
+    level: frozenset[str] = frozenset()
+    levels = {level, folded.unfolded}
+    while (below := deeper(groups, level)) != level:
+        level = below
+        levels.add(level)
+    views = []
+    for unfolded in sorted(levels, key=lambda keys: (len(keys), sorted(keys))):
+        one = folded if unfolded == folded.unfolded else fold(tape, groups, unfolded)
+        if one is folded or len(set(one.place)) <= MOST_BOXES:
+            views.append((one, drawing if one is folded else draw(tape, one)))
+    return views, next(place for place, (one, _) in enumerate(views) if one is folded)
+
+
+def replay_data(tape: Tape, views: list[View], shown: int, passed: PassResult) -> dict[str, Any]:
     """What the page's script plays, JSON-ready.
 
-    `parts` are the drawing's boxes and then its groups, `arrows` its arrows with the step and the norm of each of their
-    edges, `held` the bytes held where 0, 1, ... nodes have run. NaN and Inf are "nan", "inf" and "-inf".
+    `views` are drawings of the same graph, `shown` the place of the one that is seen first. `held` are the bytes held
+    where 0, 1, ... nodes have run. NaN and Inf are "nan", "inf" and "-inf".
     """
+    return {
+        "view": shown,
+        "views": [_view(tape, folded, drawing, passed) for folded, drawing in views],
+        "steps": [_step(tape, record) for record in passed.records],
+        "held": held_by_step(tape)[: len(passed.records) + 1],
+        "turns": [
+            {"title": one.title, "category": f"c-{one.category if one.category in CATEGORIES else 'io'}",
+             "first": one.first, "end": min(one.end, len(passed.records))}
+            for one in stretches(tape) if one.first < len(passed.records)
+        ],
+    }  # fmt: skip
+
+
+def _view(tape: Tape, folded: Folded, drawing: Drawing, passed: PassResult) -> dict[str, Any]:
+    """`parts` are the drawing's boxes and then its groups, `arrows` its arrows with the step and the norm of each of
+    their edges, `steps` which of these each step changes."""
     drawn = Drawn(tape, folded, drawing)
     names = [*(box.id for box in drawing.boxes), *(group.id for group in drawing.groups)]
     keys = {name: place for place, name in enumerate(names)}
@@ -71,14 +117,17 @@ def replay_data(tape: Tape, folded: Folded, drawing: Drawing, passed: PassResult
             [{"step": tape.steps[source], "norm": number(norms.get((source, slot)))} for source, slot in edges]
             for edges in (drawn.edges[place] for place in range(len(drawing.arrows)))
         ],
-        "steps": [_step(tape, drawn, keys, record) for record in passed.records],
-        "held": held_by_step(tape)[: len(passed.records) + 1],
-        "turns": [
-            {"title": one.title, "category": f"c-{one.category if one.category in CATEGORIES else 'io'}",
-             "first": one.first, "end": min(one.end, len(passed.records))}
-            for one in stretches(tape) if one.first < len(passed.records)
-        ],
-    }  # fmt: skip
+        "steps": [_changes(tape, drawn, keys, record.node) for record in passed.records],
+    }
+
+
+def _changes(tape: Tape, drawn: Drawn, keys: dict[str, int], node: int) -> dict[str, list[int]]:
+    arrows = (drawn.arrow(edge.source, edge.target) for edge in tape.outgoing.get(node, ()))
+    return {
+        "keys": [keys[key] for key in drawn.keys(node)],
+        "frees": sorted({keys[drawn.place[holder]] for holder in drawn.freed_at.get(node, ())}),
+        "arrows": sorted({arrow for arrow in arrows if arrow is not None}),
+    }
 
 
 def played_json(passed: PassResult, failed: str = "") -> dict[str, Any]:
@@ -104,9 +153,8 @@ def number(value: float | None) -> float | str | None:
     return value if value is None or math.isfinite(value) else str(value)
 
 
-def _step(tape: Tape, drawn: Drawn, keys: dict[str, int], record: StepRecord) -> dict[str, Any]:
+def _step(tape: Tape, record: StepRecord) -> dict[str, Any]:
     node = tape.nodes[record.node]
-    arrows = (drawn.arrow(edge.source, edge.target) for edge in tape.outgoing.get(node.id, ()))
     return {
         "node": node.id,
         "name": node.name,
@@ -114,9 +162,6 @@ def _step(tape: Tape, drawn: Drawn, keys: dict[str, int], record: StepRecord) ->
         "line": node.line,
         "code": tape.code_of(node),
         "parameters": list(node.parameters),
-        "keys": [keys[key] for key in drawn.keys(node.id)],
-        "frees": sorted({keys[drawn.place[holder]] for holder in drawn.freed_at.get(node.id, ())}),
-        "arrows": sorted({arrow for arrow in arrows if arrow is not None}),
         "norm": number(record.norm),
         "arriving": [_stats(stats) for stats in record.arriving],
         "leaving": [{"to": _to(tape, edge.target), "slot": edge.slot, "stats": _stats(edge.stats)}

@@ -33,9 +33,9 @@ def laid_out(drawing: Drawing) -> Layout:
     return arrange(roomy, Sizes(boxes, sizes.headers, labels))
 
 
-def to_svg(drawing: Drawing, layout: Layout | None = None) -> str:
-    """The picture as one `svg` element. Without a layout it is laid out here."""
-    return "\n".join(_lines(drawing, layout or laid_out(drawing)))
+def to_svg(drawing: Drawing, layout: Layout | None = None, off: bool = False) -> str:
+    """The picture as one `svg` element; `off`: not seen at first. Without a layout it is laid out here."""
+    return "\n".join(_lines(drawing, layout or laid_out(drawing), off))
 
 
 def text(words: str) -> str:
@@ -48,11 +48,11 @@ def text(words: str) -> str:
     return html.escape(shown, quote=True)
 
 
-def _lines(drawing: Drawing, layout: Layout) -> Iterator[str]:
+def _lines(drawing: Drawing, layout: Layout, off: bool) -> Iterator[str]:
     width, height = layout.width + 2 * MARGIN, layout.height + 2 * MARGIN
     box = f"{-MARGIN:g} {-MARGIN:g} {width:.0f} {height:.0f}"
-    yield f'<svg id="graph" role="img" aria-label="{text(drawing.title)}" viewBox="{box}" width="{width:.0f}" ' \
-          f'height="{height:.0f}" xmlns="http://www.w3.org/2000/svg">'  # fmt: skip
+    yield f'<svg class="{"off" if off else "on"}" role="img" aria-label="{text(drawing.title)}" viewBox="{box}" ' \
+          f'width="{width:.0f}" height="{height:.0f}" xmlns="http://www.w3.org/2000/svg">'  # fmt: skip
     first = len(drawing.boxes)
     for place, group in enumerate(drawing.groups):
         yield from _group(first + place, group, layout.groups[group.id])

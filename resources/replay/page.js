@@ -3,10 +3,12 @@
   const by = id => document.getElementById(id);
   const data = JSON.parse(by("data").textContent);
   const SVG = "http://www.w3.org/2000/svg", total = data.steps.length, DASHED = 1e-4;
-  const parts = [...document.querySelectorAll("#graph [data-key]")]
-    .reduce((found, part) => { found[part.dataset.key] = part; return found; }, {});
-  const arrows = [...document.querySelectorAll("#graph [data-arrow]")];
-  const ran = data.parts.map(() => 0);
+  // The same graph, folded and unfolded: each with its own boxes and arrows.
+  const views = [...document.querySelectorAll("#paper > svg")].map((svg, place) => ({
+    ...data.views[place], svg, ran: data.views[place].parts.map(() => 0), ways: [...svg.querySelectorAll("[data-arrow]")],
+    boxes: [...svg.querySelectorAll("[data-key]")].reduce((found, part) => { found[part.dataset.key] = part; return found; }, {}),
+  }));
+  let view = views[data.view];
   let position = 0, playing = false, clock = 0, asked = 0, scale = 1;
 
   // -- words and numbers: what is shown is set as text, never as HTML
@@ -53,7 +55,7 @@
     return norm < DASHED ? 1 : Math.min(Math.max(1.6 + 5 * (Math.log10(norm) + 3) / 3, 1.2), 8);
   }
   function showPart(key, next) {
-    const part = parts[key], { count, chips } = data.parts[key];
+    const part = view.boxes[key], { count, chips } = view.parts[key], ran = view.ran;
     if (!part) return;
     part.classList.toggle("ran", ran[key] === count);
     part.classList.toggle("next", next);
@@ -65,7 +67,7 @@
     });
   }
   function showArrow(place) {
-    const arrow = arrows[place], edges = data.arrows[place];
+    const arrow = view.ways[place], edges = view.arrows[place];
     const known = edges.filter(edge => edge.step < position && edge.norm !== null).map(edge => number(edge.norm));
     const reached = edges.some(edge => edge.step < position), some = known.length > 0;
     const norm = known.length > 1 ? Math.hypot(...known) : known[0];
@@ -82,18 +84,35 @@
 
   // -- going
 
+  const next = () => position < total ? view.steps[position].keys[0] : -1;
+  function showAll() {
+    view.ran.fill(0);
+    for (const step of view.steps.slice(0, position)) step.keys.forEach(key => { view.ran[key] += 1; });
+    view.parts.forEach((_, key) => showPart(key, key === next()));
+    view.arrows.forEach((_, place) => showArrow(place));
+  }
+  function turnTo(wanted) {
+    const place = Math.max(0, Math.min(wanted, views.length - 1));
+    view = views[place];
+    views.forEach(one => one.svg.classList.toggle("off", one !== view));
+    by("fold").disabled = place === 0;
+    by("unfold").disabled = place === views.length - 1;
+    showAll();
+    zoom(scale);
+    follow(next());
+  }
   function go(wanted) {
     const before = position, touched = new Set(), changed = new Set();
     position = Math.max(0, Math.min(wanted, total));
     const sign = position > before ? 1 : -1;
     for (let place = Math.min(before, position); place < Math.max(before, position); place += 1) {
-      const step = data.steps[place];
-      step.keys.forEach(key => { ran[key] += sign; touched.add(key); });
+      const step = view.steps[place];
+      step.keys.forEach(key => { view.ran[key] += sign; touched.add(key); });
       step.frees.forEach(key => touched.add(key));
       step.arrows.forEach(arrow => changed.add(arrow));
     }
-    [before, position].forEach(place => { if (place < total) data.steps[place].keys.forEach(key => touched.add(key)); });
-    const after = position < total ? data.steps[position].keys[0] : -1;
+    [before, position].forEach(place => { if (place < total) view.steps[place].keys.forEach(key => touched.add(key)); });
+    const after = next();
     touched.forEach(key => showPart(key, key === after));
     changed.forEach(showArrow);
     for (let place = Math.min(before, position); place <= Math.max(before, position) && place < total; place += 1) {
@@ -121,7 +140,7 @@
       const top = row.offsetTop - list.offsetTop;
       if (top < list.scrollTop || top > list.scrollTop + list.clientHeight - 44) list.scrollTop = top - list.clientHeight / 2;
     }
-    const paper = by("paper"), part = parts[key];
+    const paper = by("paper"), part = view.boxes[key];
     if (!part || typeof part.getBoundingClientRect !== "function") return;
     const [outer, inner] = [paper.getBoundingClientRect(), part.getBoundingClientRect()];
     if (inner.left < outer.left || inner.right > outer.right) paper.scrollLeft += (inner.left + inner.right - outer.left - outer.right) / 2;
@@ -140,7 +159,7 @@
     showPlaying();
   }
   function showPlaying() {
-    by("play").textContent = playing ? "⏸" : "▶";
+    by("play").classList.toggle("playing", playing);
     by("play").setAttribute("aria-label", playing ? "Pause" : "Play");
   }
   function turn(now) {
@@ -252,24 +271,33 @@
   by("play").addEventListener("click", () => playing ? pause() : play());
   by("forth").addEventListener("click", () => stepTo(position + 1));
   by("end").addEventListener("click", () => stepTo(total));
-  const first = new Map();
-  data.steps.forEach((step, place) => { if (!first.has(step.keys[0])) first.set(step.keys[0], place + 1); });
-  for (const [key, step] of first) {
-    if (parts[key]) parts[key].addEventListener("click", () => stepTo(step));
-  }
+  views.forEach((one, level) => {
+    const first = new Map();
+    one.steps.forEach((step, place) => { if (!first.has(step.keys[0])) first.set(step.keys[0], place + 1); });
+    for (const [key, step] of first) {
+      if (one.boxes[key]) one.boxes[key].addEventListener("click", () => stepTo(step));
+    }
+    for (const part of Object.values(one.boxes)) {
+      const change = part.classList.contains("folded") ? 1 : part.classList.contains("group") ? -1 : 0;
+      if (change) part.addEventListener("dblclick", () => turnTo(level + change));
+    }
+  });
   function zoom(wanted) {
-    const graph = by("graph"), box = graph.viewBox.baseVal;
+    const graph = view.svg, box = graph.viewBox.baseVal;
     scale = Math.max(0.1, Math.min(wanted, 4));
     graph.setAttribute("width", String(Math.round(box.width * scale)));
     graph.setAttribute("height", String(Math.round(box.height * scale)));
   }
   function fit() {
-    const paper = by("paper"), box = by("graph").viewBox.baseVal;
+    const paper = by("paper"), box = view.svg.viewBox.baseVal;
     zoom(Math.min(1.25, (paper.clientWidth - 18) / box.width, (paper.clientHeight - 18) / box.height));
   }
   by("larger").addEventListener("click", () => zoom(scale * 1.25));
   by("smaller").addEventListener("click", () => zoom(scale / 1.25));
   by("fit").addEventListener("click", fit);
+  by("fold").addEventListener("click", () => turnTo(views.indexOf(view) - 1));
+  by("unfold").addEventListener("click", () => turnTo(views.indexOf(view) + 1));
+  by("levels").classList.toggle("none", views.length < 2);
   function turnTheme() {
     const root = document.documentElement, dark = matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = (root.dataset.theme || (dark ? "dark" : "light")) === "dark" ? "light" : "dark";
@@ -278,15 +306,15 @@
   const keys = {
     " ": () => playing ? pause() : play(), ArrowLeft: () => stepTo(position - 1), ArrowRight: () => stepTo(position + 1),
     Home: () => stepTo(0), End: () => stepTo(total), "+": () => zoom(scale * 1.25), "-": () => zoom(scale / 1.25), 0: fit, t: turnTheme,
+    f: () => turnTo(views.indexOf(view) - 1), u: () => turnTo(views.indexOf(view) + 1),
   };
   document.addEventListener("keydown", event => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.tagName === "SELECT") return;
     if (event.key === " " && event.target.tagName === "BUTTON") return;  // it presses the button
     if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
   });
-  data.arrows.forEach((_, place) => showArrow(place));
-  data.parts.forEach((_, key) => showPart(key, false));
   fit();
   if (scale < 0.5) zoom(0.5);  // small enough to look round in, large enough to read; what runs is scrolled to
+  turnTo(data.view);
   go(Math.floor(Number(location.hash.slice(1))) || 0);
 })();
