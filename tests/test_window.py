@@ -23,6 +23,7 @@ from tests.windows import leave, messages
 
 DIGITS = resource_path("examples", "digits.tape")
 CTRL = Qt.KeyboardModifier.ControlModifier
+LONG = 100_000  # epochs that no test waits for
 
 
 @pytest.fixture
@@ -142,7 +143,7 @@ def test_both_themes_on_a_living_window(qtbot, window: MainWindow) -> None:
 
 def test_keys_run_pause_step_and_stop(qtbot, window: MainWindow) -> None:
     told = messages(window)
-    change(window, epochs=500)
+    change(window, epochs=LONG)
     window.activateWindow()
     QTest.keyClick(window, Qt.Key.Key_F5)
     wait_for(qtbot, window, "running")
@@ -160,7 +161,7 @@ def test_keys_run_pause_step_and_stop(qtbot, window: MainWindow) -> None:
 
 
 def test_stop_in_mid_epoch_then_run_again(qtbot, window: MainWindow) -> None:
-    change(window, epochs=500)
+    change(window, epochs=LONG)
     press(window, "run")
     qtbot.waitUntil(lambda: bool(window.session.history) and len(window.session.history.steps) > 3, timeout=60_000)
     press(window, "stop")
@@ -242,10 +243,11 @@ def test_data_that_do_not_fit_are_a_problem_with_a_cure(qtbot, window: MainWindo
 
 def test_edits_during_a_run_do_not_touch_it(qtbot, window: MainWindow) -> None:
     change(window, epochs=3)
-    press(window, "run")
-    wait_for(qtbot, window, "running")
+    press(window, "step")  # it stands, and does not come to its end meanwhile
+    wait_for(qtbot, window, "paused")
     window.canvas.add_op("nn.ReLU")
     assert window.banner.isVisible() and "moved on" in window.banner.title()
+    press(window, "run")
     wait_for(qtbot, window, "done")
     assert len(window.session.history.epochs) == 3
     assert not window.banner.isVisible()
@@ -288,7 +290,7 @@ def answer_with(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> list[str]:
 
 
 def test_closing_while_training_asks_and_leaves_nothing_running(qtbot, window: MainWindow, monkeypatch) -> None:
-    change(window, epochs=500)
+    change(window, epochs=LONG)
     window.document.undo_stack.setClean()
     press(window, "run")
     wait_for(qtbot, window, "running")

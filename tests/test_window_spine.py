@@ -202,7 +202,7 @@ def train(hand: Hand) -> None:
     window = hand.window
     hand.until(lambda: window.live.up_to_date and not window.run_control.blocked)
     hand.click(window.toolbar.deck.transport.button("run"))
-    hand.until(lambda: window.session.state == "running")
+    hand.until(lambda: bool(window.session.runs))
     hand.until(lambda: not window.session.active, 120_000)
     assert window.session.state == "done", window.session.current.failed
     assert window.session.history.epochs["val_accuracy"][-1] >= 0.97

@@ -35,7 +35,7 @@ def window(qtbot: QtBot, qapp: QApplication, tmp_path: Path) -> Iterator[MainWin
 def test_the_rate_of_a_run_is_typed_and_drawn_and_told(qtbot: QtBot, window: MainWindow) -> None:
     window.actions_by_key["run"].trigger()
     rates = window.training_form.live_rate
-    qtbot.waitUntil(lambda: window.session.history and len(window.session.history.steps) > 3, timeout=60_000)
+    qtbot.waitUntil(lambda: bool(window.session.history) and len(window.session.history.steps) > 3, timeout=60_000)
     window.actions_by_key["set-rate"].trigger()
     qtbot.waitUntil(lambda: rates.field.isEnabled() and rates.isVisible())
     window.actions_by_key["set-rate"].trigger()
