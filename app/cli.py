@@ -210,17 +210,34 @@ def picture(drawing: Any, path: Path) -> str:
     return f"{path}{by if drawn else ''}"
 
 
+def can_be_written(path: Path, endings: tuple[str, ...], what: str) -> None:
+    """Refuse a file that nothing can be written to, before anything is. Raises Refused."""
+    if path.suffix.lower() not in endings:
+        raise Refused(f"{path} ends in {path.suffix or 'nothing'}; {what} {' or '.join(endings)}")
+    if path.is_dir():
+        raise Refused(f"{path} is a folder; give the name of a file")
+    if not path.parent.is_dir():
+        raise Refused(f"{path} cannot be written: there is no folder {path.parent}")
+
+
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
+    from app.export.weights import WeightsError
+
     try:
         yield
+    except WeightsError as error:
+        raise Refused(str(error)) from error
     except OSError as error:
         raise Refused(f"{error.filename or path} cannot be written: {error.strerror or error}") from error
 
 
 def write_text(path: Path, text: str) -> None:
+    """Write a text file whole or not at all, and say where it is. Raises Refused."""
+    from app.export import weights
+
     with writing(path):
-        path.write_text(text, encoding="utf-8")
+        weights.write_text(path, text)
     print(path)
 
 

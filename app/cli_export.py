@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import keyword
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
     from app.project import Project
 
 # What each option writes, and what a file of it may end in.
-ENDINGS = {"weights": (".safetensors", ".pt"), "pt2": (".pt2",), "onnx": (".onnx",)}
+ENDINGS = {"code": (".py",), "script": (".py",), "weights": (".safetensors", ".pt"), "pt2": (".pt2",),
+           "onnx": (".onnx",)}  # fmt: skip
 NOTHING = (
     "nothing to export; give --code FILE, --weights FILE, --script FILE, --pt2 FILE, --onnx FILE, --drawing FILE or "
     "--certify"
@@ -88,19 +90,33 @@ def _look(options: argparse.Namespace) -> None:
 
     if not (_made(options) or options.drawing):
         raise cli.Refused(NOTHING)
-    if options.drawing and options.drawing.suffix not in cli.PICTURES:
-        kinds = ", ".join(cli.PICTURES)
-        raise cli.Refused(f"{options.drawing} ends in {options.drawing.suffix or 'nothing'}; it can be {kinds}")
-    for name, endings in ENDINGS.items():
+    taken = {options.project.resolve(): "the project itself"}
+    for name, endings in (*ENDINGS.items(), ("drawing", cli.PICTURES)):
         path: Path | None = getattr(options, name)
-        if path and path.suffix not in endings:
-            kind = "weights are" if name == "weights" else f"--{name} writes"
-            raise cli.Refused(f"{path} ends in {path.suffix or 'nothing'}; {kind} {' or '.join(endings)}")
+        if path is None:
+            continue
+        cli.can_be_written(path, endings, "weights are" if name == "weights" else f"--{name} writes")
+        if other := taken.get(path.resolve()):
+            raise cli.Refused(f"--{name} would write {path}, which is {other}; give it another name")
+        taken[path.resolve()] = f"what --{name} writes"
+    if options.code and options.script:
+        _look_imported(options.code, options.script)
     if options.onnx:
         from app.export.onnx_extra import onnx_missing
 
         if missing := onnx_missing():
             raise cli.Refused(missing)
+
+
+def _look_imported(code: Path, script: Path) -> None:
+    """Refuse a file of the class that the script could not import. Raises Refused."""
+    from app import cli
+
+    if not code.stem.isidentifier() or keyword.iskeyword(code.stem):
+        raise cli.Refused(f"{script.name} imports {code.name}, and {code.stem!r} is no name that Python imports; "
+                          "give --code a name of letters, digits and _")  # fmt: skip
+    if code.parent.resolve() != script.parent.resolve():
+        raise cli.Refused(f"{script} imports {code.name} from its own folder; give both the same folder")
 
 
 def _proofs(options: argparse.Namespace, project: Project, analysis: Analysis, chosen: ExportWeights) -> int:

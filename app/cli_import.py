@@ -40,8 +40,11 @@ def run(options: argparse.Namespace) -> int:
 
     if options.source.endswith(cli_weights.SUFFIXES):
         return cli_weights.run(options)
+    if options.into or options.strict or options.partial or options.suggested:
+        raise cli.Refused("--into, --strict, --partial and --suggested are for a state_dict, a .pt or .safetensors")
     if options.out is None:
-        raise cli.Refused("say with -o P which project it becomes")
+        raise cli.Refused("say with -o P which project it becomes, a .tape file")
+    cli.can_be_written(options.out, (".tape",), "a project is")
     with tempfile.TemporaryDirectory(prefix="tapedeck-") as folder:
         return _import(options, Path(folder))
 
@@ -52,7 +55,7 @@ def _move(made: Path, to: Path) -> None:
 
 def _import(options: argparse.Namespace, folder: Path) -> int:
     """Import a model; its weights are in a folder for the time being."""
-    from app import cli, import_child, model_import, own_layers, project_file, start_weights
+    from app import cli, import_child, import_words, model_import, own_layers, project_file, start_weights
     from app.builder.analysis import analyse
     from app.export.weights import WeightsError, save_safetensors
 
@@ -77,13 +80,18 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
             net = analysis.source if analysis.runnable else None
             project, left = start_weights.brought(project, net, partial(_move, weights), options.source, folder)
         project_file.write(project, out)
+    except model_import.WrongWords as error:
+        raise cli.Refused(str(error)) from error
+    except model_import.Late as error:
+        raise cli.Refused(f"{error}; --timeout SECONDS gives it longer", 1) from error
     except model_import.ImportFailed as error:
-        raise cli.Refused(str(error), 1) from error
+        raise cli.Refused(import_words.told(str(error)), 1) from error
     except (WeightsError, OSError) as error:
         raise cli.Refused(str(error)) from error
     nodes = len(project.graph.nodes) + sum(len(block.graph.nodes) for block in project.blocks.values())
-    print(f"{out}: {nodes} nodes, {len(project.blocks)} blocks, {analysis.total_parameters:,} parameters, "
-          f"{analysis.source.text.count(chr(10))} lines of code")  # fmt: skip
+    numbers = f", {analysis.total_parameters:,} parameters" if analysis.runnable else ""
+    lines = analysis.source.text.count("\n")
+    print(f"{out}: {nodes} nodes, {len(project.blocks)} blocks{numbers}, {lines} lines of code")
     for remark in model_import.remarks(project):
         print(remark)
     if (start := project_file.read(out).training.start) is not None:

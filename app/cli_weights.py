@@ -19,6 +19,9 @@ def run(options: argparse.Namespace) -> int:
     from app import cli, state_dicts
     from app.export.weights import WeightsError
 
+    if options.out or options.args != "{}" or options.input or options.keep_weights or options.pretrained:
+        raise cli.Refused(f"{options.source} holds weights and no net, of which no project can be made; --into P holds "
+                          "them against the project P, and with --strict or --partial P starts from them")  # fmt: skip
     if (options.strict or options.partial) and options.into is None:
         raise cli.Refused("say with --into P which project the weights are for")
     try:

@@ -10,6 +10,7 @@ import contextlib
 import gc
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,10 +19,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from app import model_import, project_file
-from app.model_import import ImportFailed, ModelInput, ModelSource
+from app.model_import import ImportFailed, Late, ModelInput, ModelSource, WrongWords
 from app.project import Project
 from app.remote import process
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 120.0  # seconds for a person's own file
 LOOK = 0.02  # seconds between two looks at whether it has ended, or should
-LEFT, MODELS, PROGRESS = "imported.tape", "models.json", "progress"
+LEFT, MODELS, PROGRESS, WHY = "imported.tape", "models.json", "progress", "why"
 
 
 @dataclass(frozen=True)
@@ -112,16 +113,28 @@ class Child:
         while reader.poll() is None:
             late = time.monotonic() > end
             if late or cancelled():
-                words = f"{question.source} had not come to its end after {patience:.0f} s and was stopped"
-                raise ImportFailed(words if late else "cancelled")
+                if not late:
+                    raise ImportFailed("cancelled")
+                raise Late(f"{question.source} had not come to its end after {patience:.0f} s and was stopped")
             with contextlib.suppress(OSError):
                 tell((self._path / PROGRESS).read_text("utf-8"))
             with contextlib.suppress(subprocess.TimeoutExpired):
                 reader.wait(LOOK)
         left = self._path / LEFT
         if reader.returncode or not left.is_file():
-            raise ImportFailed(self._last_words() or f"{question.source} ended the process that it ran in")
+            raise ImportFailed(self._why() or f"{question.source} ended the process that it ran in{self._how()}")
         return project_file.read(left)
+
+    def _why(self) -> str:
+        """What it found wrong, in its own words."""
+        why = self._path / WHY
+        return why.read_text("utf-8") if why.is_file() else ""
+
+    def _how(self) -> str:
+        """With which status a process ended that found nothing wrong, and what was on its stderr last."""
+        code, words = self._process.returncode, self._last_words()
+        how = f" by {signal.Signals(-code).name}" if code < 0 and os.name == "posix" else f" with status {code}"
+        return f"{how}: {words}" if words else how
 
     def _last_words(self) -> str:
         self._told.seek(0)
@@ -161,9 +174,9 @@ def import_file(
 def check_file(source: ModelSource, inputs: tuple[ModelInput, ...]) -> None:
     """Raise ImportFailed for a file that is not there, or where nobody says what its model takes."""
     if not inputs:
-        raise ImportFailed(f"say what {source} takes, for instance --input 1x3x32x32")
+        raise WrongWords(f"say what {source} takes, for instance --input 1x3x32x32")
     if not Path(source.file).is_file():
-        raise ImportFailed(f"there is no file {source.file}")
+        raise WrongWords(f"there is no file {source.file}")
 
 
 # --- In the child
@@ -222,9 +235,9 @@ def _put(path: Path, text: str) -> None:
     new.replace(path)
 
 
-def _end_with_parent() -> None:
+def _end_with_parent(asked: TextIO) -> None:
     """Where the kernel does not see to it: nothing more is written to stdin, so it has an end when nobody reads us."""
-    sys.stdin.read()
+    asked.read()
     os._exit(1)
 
 
@@ -245,13 +258,17 @@ def main(folder: Path, listing: bool, ahead: bool) -> int:
     text = sys.stdin.readline()
     if not text:
         return 0
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    asked, sys.stdin = sys.stdin, open(os.devnull)  # a file that asks for something hears nothing
+    threading.Thread(target=_end_with_parent, args=(asked,), daemon=True).start()
     try:
         project = _answer(Question.read(text), lambda words: _put(folder / PROGRESS, words))
         project_file.write(project, folder / LEFT)
     except ImportFailed as error:
-        print(f"{error}".replace("\n", " "), file=sys.stderr, flush=True)
+        _put(folder / WHY, f"{error}".replace("\n", " "))
         return 1
+    except Exception as error:  # the parent tells it; the traceback is for who started it
+        _put(folder / WHY, f"it cannot be imported: {type(error).__name__}: {error}".replace("\n", " "))
+        raise
     return 0
 
 

@@ -12,6 +12,7 @@ import inspect
 import json
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.machinery import SourceFileLoader
@@ -36,6 +37,14 @@ BACKBONE = "backbone"  # what computes with tensors in a model that detects
 
 class ImportFailed(ValueError):
     """A model that cannot be imported; the text says why and what to do."""
+
+
+class WrongWords(ImportFailed):
+    """What was asked for cannot be meant: no source, no input, no such file."""
+
+
+class Late(ImportFailed):
+    """It took longer than it may."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +79,11 @@ def parse_source(text: str) -> ModelSource:
     name = name.removesuffix("()")
     whole, *parts = name.split(".") if file == "torchvision" else [name]
     if not colon or not whole.isidentifier() or not all(part.replace("_", "a").isalnum() for part in parts):
-        raise ImportFailed(f"{text!r} is no model; write torchvision:resnet18, file.py:Class or file.py:make_model()")
+        raise WrongWords(f"{text!r} is no model; write torchvision:resnet18, file.py:Class or file.py:make_model()")
     if file == "torchvision":
         return ModelSource("", name)
     if not file.endswith(".py"):
-        raise ImportFailed(f"{file} is neither torchvision nor a Python file")
+        raise WrongWords(f"{file} is neither torchvision nor a Python file")
     return ModelSource(file, name, call)
 
 
@@ -86,13 +95,13 @@ def parse_input(text: str) -> ModelInput:
     """
     found = _INPUT.fullmatch(text.strip().replace("×", "x"))
     if not found:
-        raise ImportFailed(f"{text!r} is no input; write its sizes with the batch first, as 1x3x32x32 or 1x16:int64")
+        raise WrongWords(f"{text!r} is no input; write its sizes with the batch first, as 1x3x32x32 or 1x16:int64")
     from app.builder.literals import DTYPES
 
     dtype = found["dtype"] or "float32"
     sizes = tuple(map(int, found["sizes"].split("x")))
     if dtype not in DTYPES or not all(0 < size <= 2**31 for size in sizes):
-        raise ImportFailed(f"{text!r} has a size or a dtype that no tensor has")
+        raise WrongWords(f"{text!r} has a size or a dtype that no tensor has")
     return ModelInput(sizes, dtype)
 
 
@@ -101,9 +110,9 @@ def parse_arguments(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text or "{}")
     except ValueError as error:
-        raise ImportFailed(f"the arguments are no JSON: {error}") from error
+        raise WrongWords(f"the arguments are no JSON: {error}") from error
     if not isinstance(found, dict):
-        raise ImportFailed('the arguments are an object, such as {"num_classes": 10}')
+        raise WrongWords('the arguments are an object, such as {"num_classes": 10}')
     return found
 
 
@@ -151,11 +160,15 @@ def make_torchvision(
                 model = models.get_model(name, weights=None, **given)
         else:
             model = _with_known_weights(models, name, given)
-        return model.get_submodule(part)
     except ImportFailed:
         raise
     except Exception as error:  # whatever a constructor raises is about its arguments
         raise ImportFailed(f"{name} cannot be made: {type(error).__name__}: {error}") from error
+    try:
+        return model.get_submodule(part)
+    except AttributeError as error:
+        there = ", ".join(child for child, _ in model.named_children())
+        raise ImportFailed(f"{name} has no part {part}; its own are {there}") from error
 
 
 @contextlib.contextmanager
@@ -242,17 +255,62 @@ def make_from_file(source: ModelSource, arguments: Mapping[str, Any]) -> nn.Modu
         with recording():
             spec.loader.exec_module(module)
         maker = getattr(module, source.name, None)
-        if maker is None:
-            there = ", ".join(names_in(path.read_text("utf-8")))
-            raise ImportFailed(f"{path.name} has no {source.name}; it has {there}")
+        if not callable(maker):
+            there = ", ".join(names_in(path.read_text("utf-8"))) or "nothing that makes a model"
+            what = "" if maker is None else ", neither a class nor a function"
+            found = f"has {'no ' if maker is None else ''}{source.name}{what}"
+            raise ImportFailed(f"{path.name} {found}; it has {there}")
+        if isinstance(maker, nn.Module) and not source.call and not arguments:
+            return maker
+        fitting(maker, f"{path.name}: {source.name}", **arguments)
         model = maker(**arguments)
     except ImportFailed:
         raise
     except (Exception, SystemExit) as error:
-        raise ImportFailed(f"{path.name}: {type(error).__name__}: {error}") from error
+        words = f"{type(error).__name__}: {error}".removesuffix(": ")
+        raise ImportFailed(f"{path.name}{line_in(error, path)}: {words}") from error
     if not isinstance(model, nn.Module):
         raise ImportFailed(f"{source} gives {type(model).__name__}, which is no nn.Module")
     return model
+
+
+def fitting(called: Callable[..., Any], name: str, *args: Any, **named: Any) -> None:
+    """Raise ImportFailed for arguments that a class or a function does not take, with those that it does."""
+    try:
+        signature = inspect.signature(called)
+    except (TypeError, ValueError):
+        return  # it tells when it is called
+    try:
+        signature.bind(*args, **named)
+    except TypeError as error:
+        wanted = ", ".join(str(one.replace(annotation=one.empty)) for one in signature.parameters.values())
+        raise ImportFailed(f"{name}({wanted}): {error}") from error
+
+
+def line_in(error: BaseException | None, path: Path) -> str:
+    """`, line 12`, where an error or its cause arose in a file; nothing where it did elsewhere."""
+    found = ""
+    while error is not None:
+        for frame in traceback.extract_tb(error.__traceback__):
+            if frame.filename == str(path):
+                found = f", line {frame.lineno}"
+        error = error.__cause__ or error.__context__
+    return found
+
+
+def _complete(model: nn.Module, inputs: tuple[ModelInput, ...]) -> None:
+    """Let layers that learn their sizes from what arrives see it once. Raises ImportFailed."""
+    import torch
+    from torch.nn.parameter import is_lazy
+
+    if not any(map(is_lazy, (*model.parameters(), *model.buffers()))):
+        return
+    try:
+        with torch.no_grad():
+            model(*(torch.zeros(one.shape, dtype=getattr(torch, one.dtype)) for one in inputs))
+    except Exception as error:  # the model's own words
+        words = f"{type(error).__name__}: {error}"
+        raise ImportFailed(f"{type(model).__name__} does not take what arrives: {words}") from error
 
 
 # --- Projects
@@ -274,11 +332,14 @@ def project_of(
     from app.builder.importer.drafts import DraftError
     from app.builder.importer.frames import TraceError
 
+    fitting(model.forward, f"{type(model).__name__}.forward", *inputs)
+    _complete(model, inputs)
     examples = tuple(torch.zeros(one.shape, dtype=getattr(torch, one.dtype), device="meta") for one in inputs)
     try:
         drawn = import_module(model, examples, catalog(), cancelled=cancelled, own=own)
     except (TraceError, DraftError) as error:
-        raise ImportFailed(str(error)) from error
+        where = line_in(error, own.file.path) if own is not None else ""
+        raise ImportFailed(f"{error} ({own.file.path.name}{where})" if own and where else str(error)) from error
     shapes = ", ".join("×".join(map(str, one.shape)) for one in inputs)
     notes = "\n".join((f"Imported from {name} with an input of {shapes}.", *map(str, drawn.fallbacks)))
     files = (str(own.file.path),) if own is not None and drawn.opaque else ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -67,14 +68,16 @@ def _safetensors(path: Path) -> dict[str, Tensor]:
     except OSError as error:
         raise WeightsError(f"{path} cannot be read: {error.strerror or error}.") from error
     except Exception as error:  # a damaged file: its reader raises what it pleases
-        raise WeightsError(f"{path} is no whole safetensors file: {_first_line(error)}") from error
+        told = f"{path} is damaged, or not all of it is there: {_first_line(error)}"
+        raise WeightsError(f"{told} Get it or save it again.") from error
 
 
 def _pickled(path: Path) -> Any:
     import torch
 
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings(action="ignore"):  # of a pickle's protocol: what is wrong is told below
+            return torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
         raise WeightsError(f"{path} cannot be read: {error.strerror or error}.") from error
     except Exception as error:  # damaged and dangerous files raise what torch pleases
@@ -85,7 +88,10 @@ def _pickled(path: Path) -> Any:
         if named := _GLOBAL.search(words):
             asks = f"{path} asks for {named[1]}, which is no tensor, and nothing of it was run."
             raise WeightsError(f"{asks} {cure}") from error
-        raise WeightsError(f"{path} holds no weights that can be read safely: {_first_line(error)}") from error
+        if "zip archive" in words:
+            raise WeightsError(f"{path} is damaged, or not all of it is there. Get it or save it again.") from error
+        told = f"{path} holds no weights that can be read safely, and nothing of it was run"
+        raise WeightsError(f"{told}: it is damaged, or no file of torch.save. {cure}") from error
 
 
 def _first_line(error: Exception) -> str:
@@ -107,7 +113,8 @@ def _unwrapped(value: Any, path: Path) -> tuple[dict[str, Tensor], tuple[str, ..
     found = _tensors(value)
     if not found:
         keys = _some([str(key) for key in value])
-        raise WeightsError(f"{path} holds no state_dict: under its keys ({keys}) there are no tensors.")
+        inside = f"under its keys ({keys}) there are no tensors" if keys else "it holds a dict without entries"
+        raise WeightsError(f"{path} holds no state_dict: {inside}.")
     others = [str(key) for key in value if key not in found]
     told = f"{len(others)} entries are no plain tensors and are left alone: {_some(others)}."
     return found, (told,) if others else ()

@@ -39,7 +39,8 @@ GLUE = "document settings background training_thread playback_thread"
 # Who may import whom. An entry for `room.module` adds to that of its room; a room may import all of itself.
 ARROWS = {
     "main": f"cli views {GLUE} {PURE} doctor",
-    "cli_import": "cli cli_weights import_child model_import own_layers project_file builder export start_weights",
+    "cli_import": "cli cli_weights import_child import_words model_import own_layers project_file builder export"
+    " start_weights",
     "cli_weights": "cli state_dicts start_weights project_file export",
     "cli_export": "cli project builder preflight export",
     "cli_train": "cli project preflight start_weights runs remote training run_output export views",
@@ -51,8 +52,9 @@ ARROWS = {
     " run_output",
     "cli_autograd": "cli cli_autograd_asked snippet_child autograd model_import trust",
     "cli_autograd_asked": "cli cli_autograd autograd inspection own_layers preflight data",
-    "views": f"{GLUE} {PURE} import_child snippet_child model_import doctor",
+    "views": f"{GLUE} {PURE} import_child import_words snippet_child model_import doctor",
     "model_import": "project builder",
+    "import_words": "",  # what can be done where it cannot be imported
     "import_child": "model_import project project_file builder export remote.process",  # in which a model is read
     "snippet_child": "autograd drawing remote.process",  # the process in which a person's own lines run
     "run_output": "training",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -92,10 +93,10 @@ class _Sheet:
         if not leaves:
             raise DraftError(f"{self.frame.path or self.draft.kind} returns no tensor", self.frame.path)
         whole = tree_unflatten(list(range(self.frame.structure.num_leaves)), self.frame.structure)
-        keys = {number: str(key) for key, number in whole.items()} if isinstance(whole, dict) else {}
+        keys = dict(_keys(whole)) if isinstance(whole, dict) and not self.frame.path else {}
         for place, (number, leaf) in enumerate(leaves):
             plain = "output" if len(leaves) == 1 else f"output{place + 1}"
-            key = keys.get(number) if not self.frame.path and len(keys) == len(leaves) else None
+            key = keys.get(number)
             made = self._add("output", self._fresh(key or plain), {"key": key} if key else {})
             self._wire(leaf, made, "input")
             self.draft.outputs.append(made.id)
@@ -351,3 +352,16 @@ def tensor_params(tensor: torch.Tensor) -> dict[str, Any]:
     if isinstance(tensor, nn.Parameter) and not tensor.requires_grad:
         params["requires_grad"] = False
     return params
+
+
+def _keys(whole: Any, path: str = "") -> Iterator[tuple[int, str]]:
+    """The name of every leaf of a dict, by its number; what is nested in it has the names on the way to it.
+
+    >>> dict(_keys({"out": 0, "aux": [1, 2]}))
+    {0: 'out', 1: 'aux.0', 2: 'aux.1'}
+    """
+    if isinstance(whole, int):
+        yield whole, path
+        return
+    for key, value in whole.items() if isinstance(whole, dict) else enumerate(whole):
+        yield from _keys(value, f"{path}.{key}" if path else str(key))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import fx, nn
+from torch import Tensor, fx, nn
 from torch.utils._pytree import tree_flatten
 
 from app.builder.catalog import OpSpec
@@ -73,6 +73,14 @@ def words_of(error: Exception) -> str:
         return f"{type(error).__name__}: {error}"
     except Exception:  # the words are lost, what happened is not
         return type(error).__name__
+
+
+def not_taken(path: str, module: nn.Module, given: Any) -> str:
+    """What a layer is and what arrives at it, where it does not take that."""
+    shapes = ["×".join(map(str, leaf.shape)) or "one number" for leaf in tree_flatten(given)[0]
+              if isinstance(leaf, Tensor)]  # fmt: skip
+    layer = f"{type(module).__name__}({module.extra_repr()})"
+    return f"{path}, {layer}, does not take what arrives ({', '.join(shapes)})"
 
 
 def leaf_names(module: nn.Module, args: Any, kwargs: Any) -> list[str]:

@@ -33,6 +33,7 @@ from app.builder.importer.frames import (
     TraceError,
     first_sentence,
     leaf_names,
+    not_taken,
     words_of,
 )
 from app.builder.importer.numbers_first import numbers_first
@@ -345,8 +346,7 @@ class Tracer(fx.Tracer):
 
     def _computed(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
         """The value of a call, found by making it."""
-        args, kwargs = fx.map_arg((args, kwargs), lambda node: self.values[node])
-        args, kwargs = tree_map(plain_flag, (args, kwargs))
+        args, kwargs = tree_map(plain_flag, fx.map_arg((args, kwargs), lambda node: self.values[node]))
         self._silent += 1
         try:
             if kind == "call_module":
@@ -372,7 +372,7 @@ class Tracer(fx.Tracer):
             found = normalised(module, args, kwargs)
             return module(*args, **kwargs) if found is None else found
         except Exception as error:  # torch's words, and whose they are
-            raise TraceError(f"{path} ({type(module).__name__}) does not take what arrives: {error}") from error
+            raise TraceError(f"{not_taken(path, module, (args, kwargs))}: {error}") from error
 
     def to_bool(self, obj: fx.Proxy) -> bool:
         value = self.values[obj.node]

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QCheckBox, QStackedWidget, QWidget
 
 from app.background import Background, Failure
 from app.import_child import Child, Known
+from app.import_words import cure_of
 from app.layer_files import allowed
 from app.model_import import remarks
 from app.project import Project
@@ -24,20 +25,6 @@ from app.views.widgets import Segmented
 from app.views.widgets.painting import announce, label, set_property
 
 KEY = "import.models"
-# Which entry a refusal is about, and what can be done, by what its words hold.
-_CURES = (
-    ("are not on the disk", "pretrained", ""),
-    ("cannot be made:", "arguments", "Check the arguments, by the names that its constructor has."),
-    ("forward() ", "inputs", "Give a shape for each argument that forward wants."),
-    ("__init__() ", "arguments", "Check the arguments, by the names that its constructor has."),
-    ("required positional argument", "arguments", "Write them by their names."),
-    ("unexpected keyword argument", "arguments", "Check the arguments, by the names that its constructor has."),
-    ("does not take what arrives", "inputs", "Give a shape that it is made for."),
-    ("had not come to its end", "", "Choose a smaller model, or make the file do less when it is imported."),
-    ("values of the data", "", "Import a submodule that has no such step, or write the step with tensor operations."),
-    ("cannot be followed", "", "Check the inputs, or import a smaller part of the model."),
-)
-
 KEPT = "Training starts from them, an export writes them, and saving puts them beside the project."
 
 Open = Callable[[Project, Wanted], bool]
@@ -224,7 +211,7 @@ class ImportDialog(WorkingDialog):
     def _refuse(self, failure: Failure) -> None:
         """Say it at the field that it is about, else at the foot."""
         words = str(failure.error).strip() or type(failure.error).__name__
-        known = next(((entry, cure) for phrase, entry, cure in _CURES if phrase in words), ("", ""))
+        known = cure_of(words)
         if isinstance(failure.error, OSError) or "cannot be written" in words:
             known = ("", "Make room on the disk, or import it without its weights.")
         entry, cure = known

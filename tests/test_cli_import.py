@@ -1,0 +1,141 @@
+"""`tapedeck import` and `tapedeck export` where something is wrong: one line with the cure, an exit code, no file."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from app import import_child, state_dicts
+from app.builder.analysis import analyse
+from app.builder.blocks import with_blocks
+from app.builder.catalog import catalog
+from app.cli import run
+from app.export.weights import WeightsError
+from app.model_import import ImportFailed, ModelInput, ModelSource, project_of
+from app.project import Project
+from app.resources import path as resource_path
+from app.source import make_module
+
+Told = pytest.CaptureFixture[str]
+DIGITS = resource_path("examples", "digits.tape")
+FILE = """
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.fc = nn.Linear(3, width)
+
+    def forward(self, x):
+        return self.fc(x)
+
+net = Net(4)
+
+def asks():
+    return Net(int(input("how wide?")))
+"""
+
+
+def made(project: Project) -> nn.Module:
+    return make_module(analyse(project.graph, with_blocks(catalog(), project.blocks)).source)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["resnet18", "-o", "p.tape"], "write torchvision:resnet18"),
+        (["torchvision:resnet18", "-o", "p.txt"], "a project is .tape"),
+        (["torchvision:resnet18", "-o", "nowhere/p.tape"], "there is no folder nowhere"),
+        (["torchvision:resnet18", "-o", "p.tape", "--input", "3by3"], "write its sizes"),
+        (["torchvision:resnet18", "-o", "p.tape", "--args", "{oh}"], "no JSON"),
+        (["torchvision:resnet18", "-o", "p.tape", "--into", "q.tape"], "are for a state_dict"),
+        (["no.py:Net", "-o", "p.tape", "--input", "1x3", "--trust"], "there is no file no.py"),
+        (["net.py:Net", "-o", "p.tape", "--trust"], "say what net.py:Net takes"),
+        (["weights.pt", "-o", "p.tape"], "weights and no net"),
+    ],
+)
+def test_what_is_asked_for_wrongly_is_exit_2_and_one_line(
+    arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Told
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text(FILE)
+    torch.save(nn.Linear(3, 4).state_dict(), "weights.pt")
+    before = set(tmp_path.iterdir())
+    assert run(["import", *arguments]) == 2
+    told = capsys.readouterr().err
+    assert words in told and told.count("\n") == 1 and set(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--code", "nowhere/net.py"], "there is no folder nowhere"),
+        (["--code", "net.txt"], "--code writes .py"),
+        (["--code", "net.py", "--script", "net.py"], "which is what --code writes"),
+        (["--code", "my net.py", "--script", "train.py"], "no name that Python imports"),
+        (["--code", "class.py", "--script", "train.py"], "no name that Python imports"),
+        (["--code", "net.py", "--script", "there/train.py"], "from its own folder"),
+    ],
+)
+def test_an_export_that_cannot_be_is_refused_before_anything_is_written(
+    arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Told
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there").mkdir()
+    assert run(["export", str(DIGITS), "--drawing", "net.json", *arguments]) == 2
+    assert words in capsys.readouterr().err and [path.name for path in tmp_path.iterdir()] == ["there"]
+
+
+def test_an_argument_that_is_missing_is_told_with_those_there_are(
+    tmp_path: Path, capsys: Told
+) -> None:
+    (tmp_path / "net.py").write_text(FILE)
+    out = tmp_path / "p.tape"
+    assert run(["import", f"{tmp_path / 'net.py'}:Net", "--input", "1x3", "--trust", "-o", str(out)]) == 1
+    told = capsys.readouterr().err
+    assert "Net(width): missing a required argument" in told and "--args" in told and not out.exists()
+
+
+def test_a_file_that_asks_is_answered_by_nobody_and_its_line_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "net.py"
+    file.write_text(FILE)
+    with pytest.raises(ImportFailed, match="net.py, line 15: EOFError"):
+        import_child.import_file(ModelSource(str(file), "asks", True), {}, (ModelInput((1, 3)),))
+    project = import_child.import_file(ModelSource(str(file), "net"), {}, (ModelInput((1, 3)),))  # one made already
+    assert made(project)(torch.zeros(2, 3)).shape == (2, 4)
+
+
+class Several(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.LazyLinear(4)
+
+    def forward(self, x: torch.Tensor) -> dict[str, object]:
+        y = self.fc(x)
+        return {"out": y, "aux": [y * 2, {"last": y + 1}], "none": None}
+
+
+def test_nested_outputs_have_the_names_on_the_way_to_them_and_lazy_layers_their_sizes() -> None:
+    found = made(project_of(Several(), (ModelInput((2, 3)),), "Several"))(torch.zeros(2, 3))
+    assert list(found) == ["out", "aux.0", "aux.1.last"] and found["out"].shape == (2, 4)
+
+
+def test_a_forward_that_wants_another_number_of_inputs_says_which(tmp_path: Path) -> None:
+    with pytest.raises(ImportFailed, match=r"Linear.forward\(input\): too many"):
+        project_of(nn.Linear(3, 4), (ModelInput((2, 3)), ModelInput((2, 3))), "Linear")
+
+
+def test_damaged_weights_and_other_pickles_are_told_in_plain_words(tmp_path: Path) -> None:
+    torch.save(nn.Linear(3, 4).state_dict(), tmp_path / "half.pt")
+    data = (tmp_path / "half.pt").read_bytes()
+    (tmp_path / "half.pt").write_bytes(data[: len(data) // 2])
+    (tmp_path / "other.pt").write_bytes(pickle.dumps({"a": 1}, protocol=4))
+    (tmp_path / "text.pt").write_text("hello")
+    for name, words in (("half", "damaged, or not all"), ("other", "nothing of it was run"), ("text", "no file of")):
+        with pytest.raises(WeightsError, match=words) as told:
+            state_dicts.read(tmp_path / f"{name}.pt")
+        assert "weights_only" not in str(told.value)
