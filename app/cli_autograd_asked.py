@@ -78,6 +78,8 @@ def of_project(options: argparse.Namespace) -> int:
         if not options.findings and options.gradcheck is None:
             return 0
         subject = inspection.batch_subject(job, labels, options=chosen.looked_into, **given)
+        if chosen.left_out:
+            print(cli.printable(chosen.left_out))
         return _looked_into(subject, options)
     except (CaptureError, DataError, ValueError) as error:
         raise cli.Refused(_why(str(error), chosen), 1) from error

@@ -111,6 +111,12 @@ def test_the_graph_of_a_gradient_is_played(tmp_path: Path) -> None:
     assert told["played"]["failed"] is None and len(told["played"]["order"]) == len(told["nodes"]) > 40
 
 
+def test_options_that_findings_leave_out_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+    asked(DIGITS, "--batch", "2", "--checkpoint", "fc1", "--amp", "bfloat16", "--findings")
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.startswith("Looked into without checkpoint fc1: the batch is run plainly")
+
+
 def test_findings_and_gradcheck_print_and_exit_by_what_they_find(nets: str, here, capsys) -> None:
     assert asked(f"{nets}:net", "--trust", "--input", "5x4", "--findings", "--gradcheck", "2") == 0
     told = capsys.readouterr().out

@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QInputDialog, QPushButton, QWidget
 from app.autograd.options import PLAIN_OPTIONS
 from app.builder.graph import Graph
 from app.project import Project
-from app.views.autograd.findings_page import CHECKPOINT, FINDINGS, GAIN, GRADCHECK
+from app.views.autograd.findings_page import BATCH, CHECKPOINT, FINDINGS, GAIN, GRADCHECK, OVER
 from app.views.findings_control import FindingsControl
 from app.views.main_window import MainWindow
 from tests import windows
@@ -177,7 +177,17 @@ def test_options_of_a_capture(window, qtbot, monkeypatch) -> None:
     second = next(node for node in window.room.tape.nodes if node.order == 2)
     window.room.reveal(second.id)
     assert "second order" in said(window)
+    control.show()
+    done(qtbot, control)
+    words = control.page.left_out
+    assert words.isVisible() and words.text().startswith("Looked into without create_graph=True: ")
+    control.show(GAIN)
+    assert words.isVisible()
+    control.page.over.set_value(OVER)
+    assert not words.isVisible(), "a run has nothing to do with the options of a capture"
+    control.page.over.set_value(BATCH)
     choose("plain")
+    assert not words.isVisible()
     assert options.menu.options == PLAIN_OPTIONS and options.button.text() == "Options"
     loss = window.room.tape.loss
     choose("data.random")

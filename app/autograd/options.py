@@ -48,6 +48,16 @@ class CaptureOptions:
         return replace(self, checkpoint=(), second_order=False, compile=False)
 
     @property
+    def left_out(self) -> str:
+        """What of this the detectives leave out, and why, as a sentence; "" where they leave out nothing."""
+        plain = self.looked_into.words
+        gone = [words for words in self.words if words not in plain]
+        if not gone:
+            return ""
+        which = gone[0] if len(gone) == 1 else f"{', '.join(gone[:-1])} and {gone[-1]}"
+        return f"Looked into without {which}: the batch is run plainly, so that every node has its layer and its line."
+
+    @property
     def seeds(self) -> Callable[[Sequence[Tensor]], list[Tensor | None]] | None:
         """What makes the vectors that backward starts with; None where it starts at a single number."""
         return None if self.loss or self.second_order else self._seeds

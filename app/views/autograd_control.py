@@ -58,6 +58,7 @@ class AutogradControl(QObject):
         self.options = PLAIN_OPTIONS
         # Makes what the newest graph came from ready for detectives: `subject(batch=2)`. None before a capture.
         self.subject: Callable[..., Subject] | None = None
+        self.left_out = ""  # what of the options of that capture detectives leave out, as a sentence
         self.pictures = PictureExport(background, settings, window)
         self.pages: Pages = {}  # what the net's own graph can be written as beside a picture
         self.pictures.said.connect(self.said)
@@ -87,12 +88,12 @@ class AutogradControl(QObject):
             partial(_prepared, train=train, weights=weights, options=options),
             job,
             labels,
-            on_answer=partial(self._captured, hold, subject),
-            on_error=partial(self._failed, subject),
+            on_answer=partial(self._captured, hold, subject, options.left_out),
+            on_error=partial(self._failed, subject, options.left_out),
         )
 
-    def _captured(self, hold: Hold, subject: Callable[..., Subject], tape: Tape) -> None:
-        self.subject = subject
+    def _captured(self, hold: Hold, subject: Callable[..., Subject], left_out: str, tape: Tape) -> None:
+        self.subject, self.left_out = subject, left_out
         self.captured.emit(tape, hold)
 
     def _weights(self, job: Job) -> Any:
@@ -104,8 +105,8 @@ class AutogradControl(QObject):
             return None
         return thread.weights
 
-    def _failed(self, subject: Callable[..., Subject], failure: Failure) -> None:
-        self.subject = subject
+    def _failed(self, subject: Callable[..., Subject], left_out: str, failure: Failure) -> None:
+        self.subject, self.left_out = subject, left_out
         self.failed.emit(failure)
         self._room.show_error("The batch did not run through", str(failure.error))
 

@@ -227,7 +227,7 @@ class FindingsControl(QObject):
         make = self._window.autograd_control.subject
         self._forget()
         self._window.autograd_control.subject = make
-        self.page.set_captured(make is not None)
+        self.page.set_captured(make is not None, self._window.autograd_control.left_out)
         self._inspect_again()
         self._shown()
 

@@ -44,6 +44,8 @@ class FindingsPage(QWidget):
         self.status = label("", "label", "text2")
         self.status.setMinimumWidth(1)
         self.run = Button(RUN[FINDINGS], icon="flask")
+        self.left_out = label("", "caption", "warn", wrap=True)
+        self.left_out.setContentsMargins(12, 5, 12, 5)
         self.stop = Button("Stop", icon="stop")
         self.stop.hide()
         self.list, self.check = FindingList(), GradcheckPage()
@@ -78,6 +80,7 @@ class FindingsPage(QWidget):
         layout.setSpacing(0)
         layout.addLayout(row)
         layout.addWidget(Line())
+        layout.addWidget(self.left_out)
         layout.addWidget(self.stack, 1)
         self._captured = False
         self.tabs.changed.connect(self._turn)
@@ -99,9 +102,11 @@ class FindingsPage(QWidget):
     def turn_to(self, page: str) -> None:
         self.tabs.set_value(page)
 
-    def set_captured(self, captured: bool) -> None:
-        """Whether there is a batch to look into."""
+    def set_captured(self, captured: bool, left_out: str | None = None) -> None:
+        """Whether there is a batch to look into; `left_out` says what of the capture's options is not kept to here."""
         self._captured = captured
+        if left_out is not None:
+            self.left_out.setText(left_out)
         self._show(self.page)
 
     def _turn(self, page: str) -> None:
@@ -111,6 +116,7 @@ class FindingsPage(QWidget):
     def _show(self, page: str) -> None:
         self.run.setText(RUN[page])
         self.over.setVisible(page == GAIN)
+        self.left_out.setVisible(self._captured and not self.over_run and bool(self.left_out.text()))
         self.run.setVisible(self._captured and not self.over_run and not self.stop.isVisibleTo(self))
         of_batch = self._pages[page] if self._captured else self.empty
         self.stack.setCurrentWidget(self.steps if self.over_run else of_batch)
