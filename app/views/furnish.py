@@ -29,6 +29,9 @@ def load_modules() -> None:
     with many_imports():
         for name in MODULES.split():
             import_module(f"app.views.{name}")
+        from app.views.code_text import spans
+
+        spans("")  # the first text that is coloured takes the lexer's making too
 
 
 def furnishing(window: MainWindow) -> Iterator[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from time import monotonic
 
-from PySide6.QtCore import QPoint, Qt, Signal, Slot
+from PySide6.QtCore import QPoint, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -33,6 +33,7 @@ __all__ = ["COLUMNS", "STATES", "RunPanel", "RunsModel"]
 
 MOST = 5  # runs that are compared
 READABLE = 0.25  # seconds between two figures
+FITTING = 30  # milliseconds in which several changes of the rows become one
 
 
 class RunPanel(QWidget):
@@ -60,6 +61,10 @@ class RunPanel(QWidget):
         super().__init__(parent)
         self._session: RunSession | None = None
         self._refreshed = 0.0
+        self._fitting = QTimer(self)
+        self._fitting.setSingleShot(True)
+        self._fitting.setInterval(FITTING)
+        self._fitting.timeout.connect(self._fit_columns)
         self.model = RunsModel(self)
         self.model.renamed.connect(self.renamed)
         self.table = self._made_table()
@@ -153,7 +158,7 @@ class RunPanel(QWidget):
         before = {_key(row) for row in self.chosen}
         self.model.set_kept(runs, self._session.runs if self._session is not None else [])
         self._stack.setCurrentIndex(1 if self.model.rows else 0)
-        self._fit_columns()
+        self._fitting.start()
         selection = self.table.selectionModel()
         selection.blockSignals(True)
         flags = selection.SelectionFlag.Select | selection.SelectionFlag.Rows
@@ -202,23 +207,25 @@ class RunPanel(QWidget):
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self.refresh()
+        self._fitting.start()
 
     @Slot(object)
     def _add(self, run: Run) -> None:
         self.model.add(run)
         self._stack.setCurrentIndex(1)
         self.table.selectRow(self.model.place_of(run) or 0)
-        self._fit_columns()
+        self._fitting.start()
 
     @Slot(str)
     def _on_state(self, _state: str) -> None:
         self.model.refresh(self._session.current if self._session is not None else None)
-        self._fit_columns()
+        self._fitting.start()
         self._enable()
 
     def _fit_columns(self) -> None:
-        """As wide as what stands in them now: done when rows come or end, not at every figure."""
-        self.table.resizeColumnsToContents()
+        """As wide as what stands in them now: when rows have come or ended, not at every figure, and if it is seen."""
+        if self.table.isVisible():
+            self.table.resizeColumnsToContents()
 
     # -- what can be done ---------------------------------------------------------------------------------------------
 
