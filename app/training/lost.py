@@ -54,5 +54,6 @@ def _of_kind(kind: str, cells: np.ndarray, values: Array, reach: LayerTable) -> 
     word = "Not finite" if kind == "non_finite" else kind.capitalize()
     when = "every measured step" if samples.size == count else f"{samples.size:,} of {count:,} measured steps"
     since = f", from step {first:,} to {last:,}" if samples.size > 1 else ""
-    text = f"{word} first at {layer}: at step {last:,} {rule}. So it was at {when}{since}."
+    now = "" if newest == count - 1 else "; at the newest it is not"
+    text = f"{word} first at {layer}: at step {last:,} {rule}. So it was at {when}{since}{now}."
     yield Lost(kind, layer, first, last, int(samples.size), text)
