@@ -51,12 +51,14 @@ def test_losses_are_fetched_in_batches_and_none_is_missed() -> None:
 
 
 def test_measuring_is_clocked_on_the_gpu_and_layers_are_looked_at() -> None:
-    from app.training.events import Histograms, LayerFigures, Looking
+    from app.training.events import GainFigures, Histograms, LayerFigures, Looking
 
     events, _ = run()
     looks = [event for event in events if isinstance(event, LayerFigures)]
     assert looks and all(math.isfinite(ratio) for ratio in looks[-1].ratios)
     assert {event.kind for event in events if isinstance(event, Histograms)} == {"weights", "gradients", "activations"}
+    gains = [event for event in events if isinstance(event, GainFigures)]
+    assert gains and gains[-1].reached > 0 and all(norm > 0 for norm in gains[-1].arriving)
     last = [event for event in events if isinstance(event, Looking)][-1]
     assert 0 < last.spent < last.seconds
 
