@@ -112,9 +112,35 @@ def test_a_run_ends_where_the_script_ends(name, run_script):
 
 
 def test_batches_that_are_not_finite_are_left_out_in_the_script_too(run_script):
-    lines, ended = run_script(job(BAD_NET, epochs=1, batch_size=8, not_finite="skip"), "--json")
-    assert ended is None and lines == app_lines(job(BAD_NET, epochs=1, batch_size=8, not_finite="skip"))
-    assert any('"skipped"' in line for line in lines)
+    a_job = job(BAD_NET, epochs=1, batch_size=8, not_finite="skip")
+    ours = app_lines(a_job)
+    lines, ended = run_script(a_job, "--json")
+    assert ended is None and lines == ours and any('"skipped"' in line for line in lines)
+    told = [json.loads(line) for line in ours]
+    taken = [one["loss"] for one in told if one["event"] == "step"]
+    assert told[-2]["train_loss"] == pytest.approx(sum(taken) / len(taken), rel=1e-2), "what is left out counts not"
+
+
+def test_an_epoch_whose_batches_are_all_left_out_has_no_loss(run_script, tmp_path):
+    source = net(["self.linear1 = nn.Linear(64, 10)"], ["return self.linear1(torch.log(x.flatten(1)))"])
+    a_job = job(source, epochs=2, batch_size=400, not_finite="skip", max_steps=4)
+    ours = app_lines(a_job)
+    lines, ended = run_script(a_job, "--json")
+    assert ended is None and lines[:-1] == ours[:-1] and json.loads(lines[-1])["steps"] == 4
+    assert json.loads(ours[-2])["train_loss"] is None and json.loads(ours[-2])["train_accuracy"] is None
+    shown, _ = run_script(a_job)
+    assert shown[0].startswith("epoch 1/2: training nan")
+
+
+def test_what_was_left_out_is_known_to_a_checkpoint(run_script, tmp_path):
+    a_job = job(BAD_NET, epochs=1, batch_size=8, not_finite="skip", save_every=90)
+    whole = app_lines(a_job)
+    lines, _ = run_script(a_job, "--json")
+    assert [line for line in lines if '"saved"' not in line] == whole
+    at = tmp_path / "checkpoints" / "step-00000090.pt"
+    theirs, _ = run_script(a_job, "--json", "--resume", str(at))
+    ours = [line for event in train(a_job, resume=at) if (line := to_json(event))]
+    assert whole[-2] == ours[-2] and whole[-2] in theirs
 
 
 def test_a_plain_order_and_whole_batches_are_the_same_in_the_script(run_script):

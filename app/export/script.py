@@ -131,7 +131,7 @@ $counted
             if args.json:
                 say("step", epoch=epoch, step=step, loss=value)$parts$limits$kept_step
 $interrupted
-        train_loss, train_accuracy = total / seen, $accuracy
+        train_loss, train_accuracy = $figures
         val_loss, val_accuracy$scores = evaluate($validated, loss_function, val_samples, val_labels)$end_of_epoch
         if args.json:
             train = {"train_loss": train_loss, "train_accuracy": train_accuracy}
@@ -228,6 +228,7 @@ def training_script(
         + script_data.torch_imports(job),
     }
     parts |= kept
+    parts["figures"] = steps.figures(training, parts["accuracy"])
     own = ["import os\nimport random\n", "import time\n" if training.max_minutes is not None else ""]
     own += [data["imports"], script_distributed.imports(hands, keeps), steps.typing_imports(training)]
     own += [script_several.imports(job, spec)]
@@ -249,7 +250,10 @@ def training_script(
         device=quoted(training.device),
     )
     # Where it stands in an epoch is a part of a checkpoint.
-    return text.replace(steps.COUNTED, "step, seen, taken = step + 1, seen + len(every), number") if keeps else text
+    if keeps:
+        text = text.replace(steps.COUNTED, "step, seen, taken = step + 1, seen + len(every), number")
+        text = text.replace(steps.LEFT_OUT, "step, taken = step + 1, number")
+    return text
 
 
 def _ahead(keeps: bool) -> str:

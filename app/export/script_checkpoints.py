@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 
-from app.export.script_steps import Terms
+from app.export.script_steps import Terms, keeping
 from app.training import checkpoint
 from app.training.choices import CLOSURE
 from app.training.config import TrainingConfig
@@ -73,7 +73,7 @@ _KEEP = '''
         seconds = at.get("seconds", 0.0) + time.perf_counter() - clock
         position = {{
             "epoch": epoch, "done": done, "batch": taken, "step": step, "seconds": seconds, "total": total,
-            "correct": right, "best": best, "stale": stale, "order": order,
+            "correct": right, "best": best, "stale": stale, "order": order, "left_out": {left_out},
         }}
         state = {{
             "tapedeck_checkpoint": {version}, "position": position, "source": SOURCE.read_text(encoding="utf-8"),
@@ -96,7 +96,7 @@ _KEEP = '''
 _SKIPPED = '''
         skipped = taken if epoch == done + 1 else 0
         if skipped:
-            total, seen = at["total"], sum(map(len, batches[:skipped])){correct}'''
+            total, seen = at["total"], sum(map(len, batches[:skipped])){left_out}{correct}'''
 
 _NAMES = ("kept_functions", "kept_options", "restored", "resumed_at", "keeper", "first", "order_kept", "skipped",
           "kept_step", "kept_epoch", "kept_best", "kept_last")  # fmt: skip
@@ -111,6 +111,7 @@ def parts(config: TrainingConfig, terms: Terms, hands: bool) -> dict[str, str]:
     """What goes where in the text of the script; nothing of it in one without checkpoints."""
     if not takes(config, hands):
         return {**dict.fromkeys(_NAMES, ""), "first": "1"}
+    leaves_out = config.not_finite == "skip"
     waits = config.accumulate > 1 and config.optimizer.name != CLOSURE
     objects = [name for name, there in (
         ("schedule", config.schedule is not None), ("scaler", config.amp == "float16"),
@@ -131,15 +132,14 @@ def parts(config: TrainingConfig, terms: Terms, hands: bool) -> dict[str, str]:
     keep = _KEEP.format(
         right="int(over_all(correct))" if terms.correct else "0", version=checkpoint.VERSION, **states,
         average="dict(average.state_dict())" if "average" in objects else "None",
+        left_out="sum(map(len, batches[:taken])) - seen if taken else 0" if leaves_out else "0",
         waiting="waiting" if waits else "0", gradients=grown if waits else "{}",
         taken_over=taken_over + (
             '\n    correct = torch.zeros((), dtype=torch.int64, device=device)' if terms.correct else ""
         ),
     )  # fmt: skip
     correct = '\n            correct += 0 if RANK else at["correct"]' if terms.correct else ""
-    every = ""
-    if config.save_every:
-        every = f'\n            if step % {config.save_every} == 0:\n                keep(f"step-{{step:08d}}.pt")'
+    every = "".join(f"\n            {line}" for line in keeping(config))
     functions = "".join(
         f"\n\n\n{inspect.getsource(one).rstrip()}" for one in (checkpoint.generators, checkpoint.restore_generators)
     )
@@ -153,7 +153,7 @@ def parts(config: TrainingConfig, terms: Terms, hands: bool) -> dict[str, str]:
         "keeper": keep,
         "first": "done + 1",
         "order_kept": "        order = order if taken and epoch == done + 1 else shuffle.get_state()\n",
-        "skipped": _SKIPPED.format(correct=correct),
+        "skipped": _SKIPPED.format(correct=correct, left_out=' - at.get("left_out", 0)' * leaves_out),
         "kept_step": every,
         "kept_epoch": "\n        done, taken = epoch, 0",
         "kept_best": '\n        if stale == 0:\n            keep("best.pt")',

@@ -106,6 +106,7 @@ def step(config: TrainingConfig, terms: Terms) -> str:
 
 
 COUNTED = "step, seen = step + 1, seen + len(every)"
+LEFT_OUT = "step += 1  # and no sample was seen"
 
 
 def numbered(config: TrainingConfig, keeps: bool = False) -> str:
@@ -147,9 +148,10 @@ def _finite(config: TrainingConfig) -> list[str]:
         return []
     return [
         "if not math.isfinite(whole(loss).item()):",
-        f"    {COUNTED}",
+        f"    {LEFT_OUT}",
         "    if args.json:",
         '        say("skipped", epoch=epoch, step=step)',
+        *(f"    {line}" for line in [*_limits(config), *keeping(config)]),
         "    continue",
     ]
 
@@ -223,6 +225,13 @@ def evaluated(config: TrainingConfig, terms: Terms) -> str:
     return before + _block([line.replace("device.type", "samples.device.type") for line in cast(config, body)], 3)
 
 
+def figures(config: TrainingConfig, accuracy: str) -> str:
+    """The loss and accuracy of an epoch; none where every batch was left out."""
+    if config.not_finite != "skip":
+        return f"total / seen, {accuracy}"
+    return f"(total / seen, {accuracy}) if seen else (math.nan, math.nan)"
+
+
 def told_parts(config: TrainingConfig) -> str:
     """The line on the losses of several outputs."""
     if not config.losses:
@@ -271,12 +280,24 @@ def _grouped(config: TrainingConfig) -> bool:
 
 def limits(config: TrainingConfig) -> str:
     """What ends an epoch before its last batch."""
+    lines = _limits(config)
+    return _block(["", *lines], 3) if lines else ""
+
+
+def _limits(config: TrainingConfig) -> list[str]:
     lines = []
     if config.max_steps is not None:
         lines += ["if step == MAX_STEPS:", "    break"]
     if config.max_minutes is not None:
         lines += ["if agreed(time.perf_counter() - began, device) >= 60 * MAX_MINUTES:", "    break"]
-    return _block(["", *lines], 3) if lines else ""
+    return lines
+
+
+def keeping(config: TrainingConfig) -> list[str]:
+    """The checkpoint every so many batches."""
+    if not config.save_every:
+        return []
+    return [f"if step % {config.save_every} == 0:", '    keep(f"step-{step:08d}.pt")']
 
 
 def end_of_epoch(config: TrainingConfig, keeps: bool = False) -> str:

@@ -36,8 +36,8 @@ class Position:
     """Where a run stands: in `epoch`, from 1, after `batch` of its batches; `done` epochs have come to their end.
 
     `order` is the state of the shuffling generator before the order of this epoch was drawn. `total` and `correct`
-    are sums over the samples of this epoch so far; `best` is the smallest validation loss, `stale` how many epochs
-    have passed since.
+    are sums over the samples of this epoch so far, but for `left_out`, whose loss was not finite; `best` is the
+    smallest validation loss, `stale` how many epochs have passed since.
     """
 
     epoch: int = 0
@@ -50,6 +50,7 @@ class Position:
     best: float | None = None
     stale: int = 0
     order: Tensor | None = field(default=None, repr=False)
+    left_out: int = 0
 
 
 def state_of(source: str, at: Position, shuffle: Generator, stepper: Stepper) -> dict[str, Any]:

@@ -125,8 +125,7 @@ class _Run:
                     break
             yield from self._save(checkpoint.LAST)
             yield from self.saved()
-        done = not self.control.stopping
-        seconds = self._seconds()
+        done, seconds = not self.control.stopping, self._seconds()
         share = self._watching.share(seconds)
         yield Finished("done" if done else "stopped", self.at.epoch, self.at.step, seconds, self._note, share)
 
@@ -194,7 +193,7 @@ class _Run:
         live, data = self._now, self._now.data
         begun = self.at.epoch == epoch and self.at.batch > 0
         if not begun:
-            self.at.batch, self.at.total, self.at.correct = 0, 0.0, 0
+            self.at.batch, self.at.total, self.at.correct, self.at.left_out = 0, 0.0, 0, 0
             self.at.order = self._shuffle.get_state()
         self._correct: Tensor | None = None
         chunks = ordered(self.job, data.info.train_count, self._shuffle)
@@ -215,7 +214,7 @@ class _Run:
             if self.config.save_every and self.at.step % self.config.save_every == 0:
                 yield from self._save(checkpoint.step_file(self.at.step))
         yield from self._flush()
-        yield from self._end_epoch(epoch, sum(len(chunk) for chunk in chunks[: self.at.batch]))
+        yield from self._end_epoch(epoch, sum(map(len, chunks[: self.at.batch])) - self.at.left_out)
 
     def _over(self) -> bool:
         """Whether a limit ends the run after this batch."""
@@ -228,8 +227,8 @@ class _Run:
 
     def _end_epoch(self, epoch: int, count: int) -> Iterator[Event]:
         self._count_correct()
-        accuracy = self.stepper.task.share(self.at.correct, count)
-        train_loss = self.at.total / count
+        accuracy = self.stepper.task.share(self.at.correct, count) if count else None
+        train_loss = self.at.total / count if count else math.nan
         gathered = Gathered(self.config.metrics, self.stepper.task)
         val_loss, val_accuracy, parts = self._evaluate(gathered)
         if self.control.stopping:
@@ -288,6 +287,7 @@ class _Run:
         now = perf_counter()
         seconds = now - self._origin
         if skipped is not None:
+            self.at.left_out += count
             yield Skipped(epoch, self.at.step, str(skipped), skipped.node)
             if self.control.watch.not_finite:
                 yield self._caught_loss(skipped, (inputs, labels))
