@@ -99,7 +99,7 @@ def _data(project: Project, source: SourceSpec) -> list[Problem]:
     found, loss, several = [], project.training.loss.name, bool(project.training.losses)
     if source.bad and project.data.bad == "stop":
         more = f" and {len(source.bad) - 3:,} more" if len(source.bad) > 3 else ""
-        reason = f"{'; '.join(source.bad[:3])}{more}. Mend the data, or have them skipped (Training, Data)."
+        reason = f"Have them skipped (Training, Data), or mend them: {'; '.join(source.bad[:3])}{more}."
         found.append(Problem("error", None, f"{len(source.bad):,} samples of {source.label} cannot be read", reason))
     if several:
         return found

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app import project_file
+from app.data.config import DataConfig
 from app.training.config import Choice
 from app.views import theme
 from app.views.dialogs.dry_run import DryRunDialog
@@ -51,6 +52,26 @@ def test_the_rate_of_a_run_is_typed_and_drawn_and_told(qtbot: QtBot, window: Mai
     assert not rates.isVisible()
     window.actions_by_key["set-rate"].trigger()
     assert window.training_form.optimizer.form.editor("lr").has_focus()
+
+
+def test_a_refusal_does_not_outlive_its_reason(qtbot: QtBot, window: MainWindow) -> None:
+    project = window.document.project
+    window.document.apply("Other data", replace(project, data=DataConfig("sklearn.iris")))
+    qtbot.waitUntil(lambda: window.live.up_to_date and bool(window.live.errors))
+    window.actions_by_key["run"].trigger()
+    window.run_control.run()
+    assert window.banner.isVisible() and window.banner.reason() == "Fix 2 errors to run"
+    problem = next(one for one in window.live.errors if one.message.startswith("logits"))
+    window.cure_network(problem.cures[0])
+    qtbot.waitUntil(lambda: window.banner.reason() == "Fix 1 error to run")
+    window.document.apply("As it was", project)
+    qtbot.waitUntil(lambda: not window.banner.isVisible())
+    window.actions_by_key["run"].trigger()
+    qtbot.waitUntil(lambda: window.session.state == "running", timeout=60_000)
+    window.actions_by_key["dry-run"].trigger()
+    assert window.banner.isVisible() and "A run goes on" in window.banner.reason()
+    window.session.stop()
+    qtbot.waitUntil(lambda: not window.banner.isVisible(), timeout=60_000)
 
 
 def test_a_rate_that_is_none_is_refused_in_words(qtbot: QtBot, window: MainWindow) -> None:

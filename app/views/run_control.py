@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from app.views.training.runs_keeper import RunsKeeper
 
 
+CANNOT_START = "The run cannot start"
 LONG = 200  # milliseconds that a check may take before the deck says that it goes on
 
 
@@ -174,7 +175,7 @@ class RunControl(QObject):
     def _start(self, step: bool, start: StartWeights | None = None, parent: Parent | None = None) -> None:
         analysis = self._live.analysis
         if self.blocked or analysis is None:
-            self.refused.emit("The run cannot start", self.blocked)
+            self.refused.emit(CANNOT_START, self.blocked)
             return
         project = self._document.project
         if self._wants_data(project):

@@ -12,11 +12,14 @@ from app.background import Failure
 from app.training.events import Failed
 from app.training.job import Job
 from app.views.errand import Errand
+from app.views.run_control import CANNOT_START
 
 if TYPE_CHECKING:
     from app.training.dry_run import DryRun
     from app.views.dialogs.find_rate import FindRateDialog
     from app.views.main_window import MainWindow
+
+UNDER_WAY = "A run goes on. Stop it first: the two would slow each other and share the memory"
 
 
 def _tried(job: Job) -> DryRun | Failed:
@@ -32,13 +35,23 @@ class TrialControl(QObject):
         super().__init__(window)
         self._window = window
         self._errand: Errand | None = None
+        window.run_control.blocked_changed.connect(self._settle)
+        window.session.stateChanged.connect(self._settle)
+
+    def _settle(self, _state: str) -> None:
+        """A refusal whose reason holds no more is not left standing."""
+        banner, blocked = self._window.banner, self._window.run_control.blocked
+        if not self._window.session.active and banner.reason() == f"{UNDER_WAY}.":
+            banner.close_message()
+        elif banner.title() == CANNOT_START and banner.isVisible():
+            banner.set("error", CANNOT_START, blocked) if blocked else banner.close_message()
 
     def _job(self, what: str) -> Job | None:
         """What a run would be started with; None, and words, where none can be."""
         window = self._window
         blocked = window.run_control.blocked
         if window.session.active:
-            blocked = "A run goes on. Stop it first: the two would slow each other and share the memory"
+            blocked = UNDER_WAY
         if blocked or window.live.analysis is None:
             window.refuse(f"{what} has to wait", f"{blocked}.")
             return None
