@@ -101,6 +101,9 @@ def _data(project: Project, source: SourceSpec) -> list[Problem]:
         more = f" and {len(source.bad) - 3:,} more" if len(source.bad) > 3 else ""
         reason = f"Have them skipped (Training, Data), or mend them: {'; '.join(source.bad[:3])}{more}."
         found.append(Problem("error", None, f"{len(source.bad):,} samples of {source.label} cannot be read", reason))
+    if source.task == CLASSES and len(source.classes) == 1:
+        reason = f"All samples are {source.classes[0]}, so there is nothing to tell apart. Look at it (Training, Data)."
+        found.append(Problem("warning", None, f"{source.label} has one class alone", reason))
     if several:
         return found
     if source.task == VALUES and LOSSES.get(loss) == CLASS_IDS:

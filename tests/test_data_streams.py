@@ -114,7 +114,8 @@ def test_pictures_removed_while_it_runs_are_named(folder: Path) -> None:
             shutil.rmtree(folder)
     failed = events[-1]
     assert isinstance(failed, Failed) and failed.kind == "data" and failed.step == 2
-    assert "cannot be read any more" in failed.message and ".png" in failed.message
+    assert "cannot be read any more" in failed.message and failed.message.count(".png") == 1
+    assert "newest checkpoint" in failed.cure
 
 
 def test_what_does_not_fit_in_memory_stays_on_the_disk(folder: Path, monkeypatch: Any) -> None:

@@ -171,6 +171,14 @@ def test_bad_rows_stop_a_run_unless_they_are_to_be_skipped(tmp_path: Path) -> No
     assert said(skipping) == ()
 
 
+def test_one_class_alone_is_said(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,y\n" + "".join(f"{i},cat\n" for i in range(40)))
+    data = DataConfig("file.csv", path=str(tmp_path / "t.csv"), options=FrozenMap(target="y"))
+    look(data)
+    (problem,) = said(on_data(data, ("nn.Linear", "fc", {"out_features": 1}), shape=(1,)))
+    assert problem.severity == "warning" and problem.message == "t.csv has one class alone"
+
+
 def test_a_text_wants_numbers_in_and_a_value_for_each_character(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("abcab " * 50)
     data = DataConfig("file.text", path=str(tmp_path / "t.txt"), options=FrozenMap(context=4))

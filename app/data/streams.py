@@ -155,7 +155,7 @@ def stream_pictures(
         try:
             return read_picture(file, size, colour)
         except (OSError, ValueError, SyntaxError) as error:
-            raise SampleLost(f"{file} cannot be read any more: {error}") from error
+            raise SampleLost(f"{file} cannot be read any more: {getattr(error, 'strerror', None) or error}") from error
 
     numbers = torch.arange(len(files))
     return Streamed(read, numbers, workers, timeout, pin), torch.tensor(ids, dtype=torch.int64), bad

@@ -29,6 +29,7 @@ _SHAPE_WORDS = re.compile(
 # Batch norm cannot take the spread of one number.
 _LONELY = "more than 1 value per channel"
 _LONELY_CURE = "A batch has a single sample, as the last one of an epoch may: change batch_size by one."
+_LOST_CURE = "Bring the data back; Runs goes on from the newest checkpoint, if one was taken."
 _MEMORY_WORDS = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
 
 
@@ -39,7 +40,7 @@ def failure(error: BaseException, source: Source, batch_size: int, epoch: int, s
     if isinstance(error, OutputError):
         node = _output_node(source)
     text = "".join(traceback.format_exception(error))
-    cure = _LONELY_CURE if _LONELY in str(error) else _cure(kind, batch_size, node)
+    cure = _LONELY_CURE if _LONELY in str(error) else _LOST_CURE if _is_lost(error) else _cure(kind, batch_size, node)
     return Failed(kind, _message(error, kind, step), cure, text, node, epoch, step)
 
 
@@ -65,7 +66,7 @@ def _kind(error: BaseException) -> str:
     text = str(error)
     if isinstance(error, NotFinite):
         return "not finite"
-    if isinstance(error, DataError) or type(error).__name__ == "SampleLost":  # its module imports torch
+    if isinstance(error, DataError) or _is_lost(error):
         return "data"
     if isinstance(error, JobError | ChoiceError):
         return "job"
@@ -78,6 +79,11 @@ def _kind(error: BaseException) -> str:
     if isinstance(error, RuntimeError | ValueError | IndexError) and _SHAPE_WORDS.search(text):
         return "shape"
     return "error"
+
+
+def _is_lost(error: BaseException) -> bool:
+    """Whether a sample was there before the run, and is not any more."""
+    return type(error).__name__ == "SampleLost"  # its module imports torch
 
 
 def _message(error: BaseException, kind: str, step: int) -> str:
