@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, QThread, Signal
 
+from app import openmp
 from app.autograd.steps import Breaks, FanIn, GradStats, StepRecord, Stop
 from app.autograd.tape import Tape
 from app.telemetry.ring import Ring
@@ -219,6 +220,7 @@ class PlaybackThread(QThread):
             graph.release()
 
     def _next(self) -> tuple[Any, int] | None:
+        openmp.let_go()  # a run that goes on meanwhile would pay for it
         with self._wake:
             self._wake.wait_for(lambda: self._waiting or self._leaving)
             return None if self._leaving else self._waiting.popleft()

@@ -23,7 +23,7 @@ APP = ROOT / "app"
 # --- The tables -------------------------------------------------------------------------------------------------
 
 # Anybody may import these; they import one another at most.
-LEAVES = "atomic frozen source layer_files rng resources torchvision_import torch_loading"
+LEAVES = "atomic frozen source layer_files rng resources torchvision_import torch_loading openmp"
 
 # Values and pure functions over them.
 PURE = """
