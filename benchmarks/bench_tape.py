@@ -3,7 +3,7 @@ how long a backward pass takes that is played node by node.
 
 Recorded are two nets: the bundled MNIST net at the batch size of its project, and torchvision's resnet18 at batch 16,
 on noise of the right shape. A figure is the CPU time that the process takes for a step with the recorder on by that of
-a plain step, measured in turns in the same process.
+a plain step, measured in turns in the same process, step by step: what the machine does beside meets both alike.
 
 Played are torchvision's resnet152 on two pictures of 32x32 and chains of 5,000 and 20,000 multiplications, by a number
 and by a weight: the CPU time of the whole pass on one thread, every gradient measured, by that of a plain backward.
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,12 @@ import _jobs
 from _report import Figure, in_turns, publish
 
 ROUNDS = 15
-# Steps that are measured together: those of a small net are short.
+# Steps that make a round: those of a small net are short.
 NETS = {"MNIST net": 20, "resnet18 at batch 16": 1}
 
 
 def stepper(name: str) -> Callable[[bool], float]:
-    """step(recorded) trains one of `_jobs.NETS` by batches of noise and answers the CPU seconds that a step took."""
+    """step(recorded) trains one of `_jobs.NETS` by a batch of noise and answers the CPU seconds that it took."""
     import torch
     from torch.nn import functional as F
 
@@ -47,7 +47,8 @@ def stepper(name: str) -> Callable[[bool], float]:
     x = torch.randn(project.training.batch_size, *source.inputs[0].shape)
     y = torch.randint(0, 10, (len(x),))
 
-    def step(recorded: bool) -> None:
+    def step(recorded: bool) -> float:
+        started = time.process_time()
         optimizer.zero_grad()
         loss = F.cross_entropy(model(x), y)
         if recorded:
@@ -57,23 +58,27 @@ def stepper(name: str) -> Callable[[bool], float]:
         else:
             loss.backward()
         optimizer.step()
-
-    def steps(recorded: bool) -> float:
-        started = time.process_time()
-        for _ in range(NETS[name]):
-            step(recorded)
-        return (time.process_time() - started) / NETS[name]
+        return time.process_time() - started
 
     for recorded in (False, True, False):
         step(recorded)  # warm-up
-    return steps
+    return step
+
+
+def by_round(steps: Sequence[float], size: int) -> tuple[float, ...]:
+    """The mean step of each round of `size`."""
+    return tuple(sum(steps[at : at + size]) / size for at in range(0, len(steps), size))
 
 
 def measured(name: str, rounds: int) -> list[Figure]:
     """The figures of one net. Off is the same step once more, on a model that was recorded right before it."""
     never, step = stepper(name), stepper(name)
-    on, plain = in_turns(lambda: step(True), lambda: step(False), rounds)
-    off, untouched = in_turns(lambda: step(False), lambda: never(False), rounds)
+    size = NETS[name]
+    pairs = (
+        in_turns(lambda: step(True), lambda: step(False), rounds * size),
+        in_turns(lambda: step(False), lambda: never(False), rounds * size),
+    )
+    (on, plain), (off, untouched) = ((by_round(ours, size), by_round(theirs, size)) for ours, theirs in pairs)
     return [
         Figure(f"{name}: a step with all gradient norms recorded", "CPU s", on, plain, 1.10),
         Figure(f"{name}: a step with the recorder off again, against a net never recorded", "CPU s", off, untouched),

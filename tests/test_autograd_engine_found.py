@@ -40,6 +40,29 @@ def test_a_real_pass_is_recorded_as_it_is_played(name: str) -> None:
     assert recorded.first_non_finite is None
 
 
+@pytest.mark.parametrize("apart", [True, False])
+@pytest.mark.parametrize("pool", [nn.MaxPool2d, nn.MaxPool3d])
+def test_the_norm_behind_pooling_is_that_of_the_gradient_there(pool: Any, apart: bool) -> None:
+    torch.manual_seed(0)
+    flat = pool is nn.MaxPool2d
+    layers = [pool(2), pool(2, padding=1)] if apart else [pool(3, stride=1), pool(2, dilation=2)]
+    x = torch.randn((2, 3, 9, 9) if flat else (1, 2, 9, 9, 9), requires_grad=True)
+    inputs = [x * 1.0]
+    for layer in layers:
+        inputs.append(layer(inputs[-1]))
+        inputs[-1].retain_grad()
+    inputs[0].retain_grad()
+    value = (inputs[-1] ** 2).sum()
+    with record(value) as recorder:
+        value.backward()
+    found = recorder.finish()
+    names = [found.names[node] for node in found.order]
+    pooled = [node for node, name in zip(found.order, names, strict=True) if name.startswith("MaxPool")]
+    assert len(pooled) == len(layers)
+    for node, given in zip(pooled, reversed(inputs[:-1]), strict=True):
+        assert found.edge_norms[node, 0] == pytest.approx(given.grad.norm().item(), rel=1e-5)
+
+
 def test_a_recorder_changes_nothing_and_leaves_nothing() -> None:
     x, y = batch()
     torch.manual_seed(0)

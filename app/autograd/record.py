@@ -10,9 +10,9 @@ Hooks sit on this one graph, so a step that is not recorded costs nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
@@ -25,11 +25,13 @@ from app.frozen import FrozenMap
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Nodes that hand on all elements as they are, in another shape: what leaves has the norm of what arrived.
+# Nodes that hand on all elements as they are, in another shape: what leaves has the norm of what arrived. Most pooling
+# does so too, with zeros between, see `_spreads`.
 _REARRANGING = frozenset(
     f"{name}Backward0"
     for name in ("T", "View", "UnsafeView", "ReshapeAlias", "Alias", "Transpose", "Permute", "Squeeze", "Unsqueeze")
 ) | {"SqueezeBackward1", "SqueezeBackward2", "TransposeBackward1"}
+_POOLING = frozenset({"MaxPool2DWithIndicesBackward0", "MaxPool3DWithIndicesBackward0"})
 
 
 @dataclass(frozen=True)
@@ -76,24 +78,28 @@ class Recorder:
         self._norms: list[Tensor] = []
         self._what: list[tuple[int, int]] = []  # (source, slot), or (node, -1) for what arrived
         self._sums = set(self._roots)  # where more arrives than one edge brings
+        self._handing_on = {
+            place
+            for place, name in enumerate(self._names)
+            if name in _REARRANGING or (name in _POOLING and _spreads(nodes[place]))
+        }
         self._hooks = self._put_on(nodes)
 
     def _put_on(self, nodes: list[Any]) -> list[Any]:
         """What one edge alone brings is known from that edge, so most leaves need no hook."""
-        names, roots = self._names, self._roots
-        met: set[int] = set(roots)
-        sums = self._sums
+        met: set[int] = set(self._roots)
+        sums, handing_on = self._sums, self._handing_on
         slots: dict[int, list[int]] = {}
         for edge in self._edges:
             target, source = edge.target, edge.source
             if target in met:
                 sums.add(target)
             met.add(target)
-            if names[source] not in _REARRANGING:
+            if source not in handing_on:
                 slots.setdefault(source, []).append(edge.slot)
         places = {**slots, **{place: slots.get(place, []) for place in sums}}
         return [
-            nodes[place].register_hook(partial(_measure, self._what, self._norms, place, of, place in sums))
+            nodes[place].register_hook(_measuring(self._what, self._norms, place, of, place in sums))
             for place, of in places.items()
         ]
 
@@ -102,19 +108,22 @@ class Recorder:
         self.close()
         nodes: dict[int, float] = {}
         edges: dict[tuple[int, int], float] = {}
-        for (node, slot), value in zip(self._what, self._fetched(), strict=True):
-            if slot < 0:
-                nodes[node] = math.hypot(nodes.get(node, 0.0), value)
+        for key, value in zip(self._what, self._fetched(), strict=True):
+            if key[1] >= 0:
+                edges[key] = value
             else:
-                edges[node, slot] = value
+                nodes[key[0]] = math.hypot(nodes.get(key[0], 0.0), value)
         # A source comes before its targets here: `walk` numbers and follows them from the ends on, but where several
         # edges meet, and there the norm was measured.
+        sums, handing_on = self._sums, self._handing_on
         for edge in self._edges:
-            key = edge.source, edge.slot
-            if key not in edges and edge.source in nodes and self._names[edge.source] in _REARRANGING:
-                edges[key] = nodes[edge.source]
-            if key in edges and edge.target not in self._sums:
-                nodes[edge.target] = edges[key]
+            source = edge.source
+            key = source, edge.slot
+            norm = edges.get(key)
+            if norm is None and source in handing_on and source in nodes:
+                norm = edges[key] = nodes[source]
+            if norm is not None and edge.target not in sums:
+                nodes[edge.target] = norm
         return Recorded(
             self._names, tuple(self._edges), self._roots, self._sequences, FrozenMap(nodes), FrozenMap(edges)
         )
@@ -122,7 +131,7 @@ class Recorder:
     def _fetched(self) -> list[float]:
         norms, scale = self._norms, self.scale
         if any(norm.is_cpu for norm in norms):  # no device to wait for, or several
-            return [norm.item() / scale for norm in norms]
+            return [norm.item() for norm in norms] if scale == 1 else [norm.item() / scale for norm in norms]
         if len({norm.device for norm in norms}) > 1:
             norms = [norm.cpu() for norm in norms]
         return [value / scale for value in torch.stack(norms).tolist()] if norms else []
@@ -140,29 +149,47 @@ class Recorder:
         self.close()
 
 
-def _measure(
-    what: list[tuple[int, int]],
-    norms: list[Tensor],
-    place: int,
-    slots: list[int],
-    sums: bool,
-    gradients: tuple[Tensor | None, ...],
-    arrived: tuple[Tensor | None, ...],
-) -> None:
+def _spreads(node: Any) -> bool:
+    """Whether pooling takes each place at most once, so that its backward pass adds nothing up."""
+    kernel, stride = node._saved_kernel_size, node._saved_stride
+    apart = all(step >= size for step, size in zip(stride or kernel, kernel, strict=True))
+    return apart and all(gap == 1 for gap in node._saved_dilation)
+
+
+def _measuring(
+    what: list[tuple[int, int]], norms: list[Tensor], place: int, slots: list[int], sums: bool
+) -> Callable[[tuple[Tensor | None, ...], tuple[Tensor | None, ...]], None]:
     """The hook: note the norms of what leaves node `place` by `slots`, and where it `sums` of what arrived."""
-    if torch.is_grad_enabled():  # with `create_graph`
-        with torch.no_grad():
-            return _measure(what, norms, place, slots, sums, gradients, arrived)
-    taken = [(slot, gradients[slot]) for slot in slots]
-    if sums:
-        taken += [(-1, gradient) for gradient in arrived]
-    for slot, gradient in taken:
-        if gradient is not None:
-            what.append((place, slot))
-            # Straight for what nearly all are: asking more takes as long as the norm of a small tensor.
-            plain = gradient.dtype is torch.float32 and gradient.layout is torch.strided
-            norms.append(torch.linalg.vector_norm(gradient) if plain else norm_of(values_of(gradient)))
-    return None
+    leaving = [((place, slot), slot) for slot in slots]
+    arriving = place, -1
+
+    def measure(gradients: tuple[Tensor | None, ...], arrived: tuple[Tensor | None, ...]) -> None:
+        if torch.is_grad_enabled():  # with `create_graph`
+            with torch.no_grad():
+                return measure(gradients, arrived)
+        before = None
+        for key, slot in leaving:
+            gradient = gradients[slot]
+            if gradient is not None:
+                what.append(key)
+                # An addition hands one gradient on to both sides.
+                norms.append(norms[-1] if gradient is before else _norm(gradient))
+                before = gradient
+        if sums:
+            for gradient in arrived:
+                if gradient is not None:
+                    what.append(arriving)
+                    norms.append(norms[-1] if gradient is before else _norm(gradient))
+                    before = gradient
+        return None
+
+    return measure
+
+
+def _norm(gradient: Tensor) -> Tensor:
+    """Straight for what nearly all are: asking more takes as long as the norm of a small tensor."""
+    plain = gradient.dtype is torch.float32 and gradient.layout is torch.strided
+    return torch.linalg.vector_norm(gradient) if plain else norm_of(values_of(gradient))
 
 
 def record(ends: Tensor | Sequence[Tensor], scale: float = 1.0) -> Recorder:

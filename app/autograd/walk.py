@@ -12,13 +12,23 @@ from app.autograd.tape import ACCUMULATE, TapeEdge
 LEAF_SEQUENCE = 2**64 - 1
 
 
+# What nodes of torch's own classes are called: asking a node itself makes its name anew.
+_names: dict[type, str] = {}
+
+
 def short_name(node: Any) -> str:
     """torch's own name of the node, less the C++ namespace."""
-    return node.name().rpartition("::")[2]
+    kind = type(node)
+    name = _names.get(kind)
+    if name is None:
+        name = node.name().rpartition("::")[2]
+        if kind.__name__ == name and kind.__base__ is object:  # neither a person's own nor one that several share
+            _names[kind] = name
+    return name
 
 
 def is_accumulate(node: Any) -> bool:
-    return node.name().endswith(ACCUMULATE)
+    return short_name(node) == ACCUMULATE
 
 
 def walk(tensors: Iterable[Any], shapes: bool = True) -> tuple[list[Any], list[TapeEdge], tuple[int, ...]]:
@@ -29,27 +39,24 @@ def walk(tensors: Iterable[Any], shapes: bool = True) -> tuple[list[Any], list[T
     """
     from torch.autograd.graph import get_gradient_edge
 
-    index: dict[Any, int] = {}
-    nodes: list[Any] = []
-    todo: list[Any] = []
-
-    def number(node: Any) -> int:
-        known = index.get(node)
-        if known is None:
-            known = index[node] = len(nodes)
-            nodes.append(node)
-            todo.append(node)
-        return known
-
-    roots = tuple(dict.fromkeys(number(get_gradient_edge(t).node) for t in tensors if t.requires_grad))
+    # A tensor with a grad_fn is asked for it straight: its gradient edge takes as long as three nodes.
+    ends = (t.grad_fn or get_gradient_edge(t).node for t in tensors if t.requires_grad)
+    nodes: list[Any] = list(dict.fromkeys(ends))
+    index: dict[Any, int] = {node: number for number, node in enumerate(nodes)}
+    roots = tuple(range(len(nodes)))
+    todo = list(roots)
     edges: list[TapeEdge] = []
     while todo:
-        node = todo.pop()
-        source = index[node]
-        for slot, (child, output_nr) in enumerate(node.next_functions):
+        source = todo.pop()
+        for slot, (child, output_nr) in enumerate(nodes[source].next_functions):
             if child is not None:
+                target = index.get(child)
+                if target is None:
+                    target = index[child] = len(nodes)
+                    nodes.append(child)
+                    todo.append(target)
                 shape = _gradient_shape(child, output_nr) if shapes else None
-                edges.append(TapeEdge(source, slot, number(child), output_nr, shape))
+                edges.append(TapeEdge(source, slot, target, output_nr, shape))
     return nodes, edges, roots
 
 
