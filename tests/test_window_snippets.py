@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QStackedWidget
+from PySide6.QtWidgets import QFileDialog, QLabel, QStackedWidget
 
 from app.autograd.snippets import ready_snippet
 from app.settings import Settings
@@ -16,6 +16,7 @@ from app.views import theme
 from app.views.dialogs.trust import TrustDialog
 from app.views.main_window import MainWindow
 from app.views.snippet_control import SnippetControl
+from tests.test_autograd_replay_html import Page
 from tests.test_window import leave, ready
 
 CONTROL = Qt.KeyboardModifier.ControlModifier
@@ -72,6 +73,25 @@ def test_a_snippet_runs_on_ctrl_enter_and_its_graph_is_inspected(window, qtbot) 
     again.page.load_ready(ready_snippet("spreading"))
     again.close()
     assert window.settings.snippet == ""
+
+
+def test_a_snippet_is_stepped_through_and_written_as_a_page_that_plays_it(window, qtbot, tmp_path, monkeypatch) -> None:
+    snippets = window.snippets
+    window.actions_by_key["snippet"].trigger()
+    snippets.page.load("w = torch.ones(4, requires_grad=True)\nloss = (w * 3).sum()\nloss.backward()")
+    snippets.run()
+    finish(qtbot, window)
+    page = snippets.page
+    page.deck.deck.button("step").click()
+    assert window.tape_inspector.shown().name == "MulBackward0", "what runs next is looked at"
+    words = "\n".join(part.text() for part in window.tape_inspector.widget().findChildren(QLabel))
+    assert "grad_out, arriving" in words and "2.00" in words
+    file = tmp_path / "page.html"
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_args: (str(file), "HTML replay (*.html)"))
+    page.room.exportRequested.emit(page.room.drawing())
+    qtbot.waitUntil(lambda: file.exists() and file.read_text("utf-8").rstrip().endswith("</html>"), timeout=60_000)
+    steps = Page(file.read_text("utf-8")).data["steps"]
+    assert [step["norm"] for step in steps] == [1.0, 2.0, 6.0]
 
 
 def test_stop_ends_a_snippet_and_the_net_comes_back_to_the_front(window, qtbot) -> None:

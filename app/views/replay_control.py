@@ -21,6 +21,7 @@ from app.playback_thread import drawn_alike
 
 if TYPE_CHECKING:
     from app.views.autograd.player import Hold, Player
+    from app.views.autograd.room import AutogradRoom
     from app.views.main_window import MainWindow
 
 FILTER = "HTML replay (*.html)"
@@ -61,6 +62,15 @@ class ReplayControl(QObject):
         else:
             return
         window.background.ask(f"replay {path}", ask, on_answer=self._written, on_error=self._failed)
+
+    def write(self, path: Path, title: str, room: AutogradRoom, passed: PassResult, stopped: str = "") -> None:
+        """Write the page of a pass that is there already, of the graph that a room shows."""
+        tape, folded, drawing = room.tape, room.folded, room.drawing()
+        if tape is None or folded is None or drawing is None:
+            return
+        self._window.settings.export_folder = path.parent
+        ask = partial(_write, path, title, tape, folded, drawing, passed, None, stopped)
+        self._window.background.ask(f"replay {path}", ask, on_answer=self._written, on_error=self._failed)
 
     def _written(self, written: tuple[Path, int, str]) -> None:
         path, steps, stopped = written

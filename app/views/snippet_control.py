@@ -21,6 +21,7 @@ from app.views.widgets import Segmented
 if TYPE_CHECKING:
     from app.autograd.grouping import LayerGroup
     from app.autograd.tape import TapeNode
+    from app.drawing import Drawing
     from app.views.autograd.snippet_page import SnippetPage
     from app.views.main_window import MainWindow
 
@@ -85,7 +86,7 @@ class SnippetControl(QObject):
             )
             page.player.moved.connect(lambda _before, _now: self._moved(REFRESH))
             page.player.stood.connect(lambda _stop: self._moved(0.0))
-            page.room.exportRequested.connect(self._window.autograd_control.choose_file)
+            page.room.exportRequested.connect(self._export)
             if kept := self._window.settings.snippet:
                 page.load(kept, "The lines that you left here.")
         return self._page
@@ -126,6 +127,18 @@ class SnippetControl(QObject):
             inspector.refresh()
         else:
             inspector.show_item(tape, item)
+
+    def _export(self, drawing: Drawing) -> None:
+        """Ask where to, then draw the snippet's graph as it stands, or write a page that plays it."""
+        from app.views.replay_control import FILTER as REPLAY
+
+        graph, pages = self.page.shown, {}
+        if graph is not None and (played := graph.played) is not None:
+            write, room, stopped = self._window.tape_control.replay.write, self.page.room, graph.stopped
+            title = f"{graph.name}: backward"
+            pages[".html"] = (REPLAY, lambda path: write(path, title, room, played, stopped))
+        pictures = self._window.autograd_control.pictures
+        pictures.choose_file(drawing, "Export the graph", "snippet-autograd", pages)
 
     def _moved(self, every: float) -> None:
         """Numbers have come; while it plays, the inspector tells them now and then."""
