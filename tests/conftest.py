@@ -10,6 +10,7 @@ import itertools
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from pytestqt.qtbot import QtBot
 
 THREADS = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2  # of torch; beside others, one each
 PATIENCE = 60_000  # milliseconds; a wait that takes so long is a hang on any machine, however busy
+LOOK = 10  # milliseconds from one look to the next
 
 # Before Qt and torch are loaded by anybody, and for every process that a test starts.
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
@@ -57,19 +59,27 @@ def own_folders(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def same_threads() -> Iterator[None]:
-    """A test that changes torch's thread count or gradient mode must not be noticed by the next."""
+def same_torch() -> Iterator[None]:
+    """A test that changes torch's thread count, modes or choice of algorithms must not be noticed by the next."""
     yield
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(THREADS)
         torch.set_grad_enabled(True)
+        if torch.are_deterministic_algorithms_enabled():  # a script of a run says so, for all that follows it
+            torch.use_deterministic_algorithms(False)
 
 
 class PatientBot(QtBot):
     """Waits for what is to come as long as a busy machine may need: five seconds, as is usual, are few."""
 
     def waitUntil(self, callback, *, timeout=PATIENCE):
-        return super().waitUntil(callback, timeout=timeout)
+        """Counts its looks and not the time: it may be the machine that stands still, and everybody on it."""
+        for _ in range(timeout // LOOK):
+            with suppress(AssertionError):
+                if (found := callback()) is not False:
+                    return super().waitUntil(lambda: found, timeout=0)
+            self.wait(LOOK)
+        return super().waitUntil(callback, timeout=0)
 
     def waitSignal(self, signal, *, timeout=PATIENCE, **more):
         return super().waitSignal(signal, timeout=timeout, **more)
@@ -86,6 +96,9 @@ class PatientBot(QtBot):
 
 @pytest.fixture
 def qtbot(qapp, request: pytest.FixtureRequest) -> PatientBot:
+    from PySide6.QtGui import QCursor
+
+    QCursor.setPos(9_999, 9_999)  # where the last test left the mouse, something of this one may come to lie
     return PatientBot(request)
 
 
