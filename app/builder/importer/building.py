@@ -13,6 +13,7 @@ from app.builder.arrange import arrange
 from app.builder.blocks import Block, Blocks
 from app.builder.catalog import Catalog
 from app.builder.graph import Graph
+from app.builder.importer.binding import Unbound
 from app.builder.importer.drafting import Drafter
 from app.builder.importer.drafts import Draft, DraftError
 from app.builder.importer.fallback import OPAQUE, Fallback, parent
@@ -20,7 +21,7 @@ from app.builder.importer.frames import TraceError
 from app.builder.importer.giving_way import GivingWay, ReadPast
 from app.builder.importer.merging import Merger
 from app.builder.importer.modes import with_evaluation
-from app.builder.importer.modules import key_of
+from app.builder.importer.modules import described, key_of
 from app.builder.importer.numbers_once import numbers_once
 from app.builder.importer.opaque import OwnClasses
 from app.builder.importer.sharing import read_past, tie, tied
@@ -92,8 +93,15 @@ class _Drawing:
         self.arrived: dict[str, tuple[Any, Any]] = {}
 
     def whole(self, module: nn.Module) -> bool:
-        """Whether a module is a layer of the catalog."""
-        return key_of(module, self.catalog) is not None
+        """Whether a module is a layer of the catalog; one of several layers may be made as no argument tells."""
+        key = key_of(module, self.catalog)
+        if key is None or not key.startswith("nn.Transformer"):
+            return key is not None
+        try:
+            described(module, self.catalog)
+        except Unbound:
+            return False
+        return True
 
     def drawn(self, ways: GivingWay) -> Imported:
         """The drawing with what gave way so far. Raises TraceError or DraftError."""

@@ -14,8 +14,8 @@ from app.builder import ops
 from app.builder.catalog import Catalog, OpSpec
 from app.builder.importer.binding import BATCH_NORM, Binder, Bound, Unbound, literal_of, signature_of
 from app.builder.importer.constants import constant_params
-from app.builder.importer.drafts import Draft, DraftError, DraftNode, Source
-from app.builder.importer.frames import Frame
+from app.builder.importer.drafts import Draft, DraftError, DraftNode, Source, same_calls
+from app.builder.importer.frames import CalledOtherwise, Frame
 from app.builder.importer.modules import described
 from app.builder.importer.running import port_name
 from app.builder.importer.tracing import Tracer
@@ -49,6 +49,7 @@ class _Sheet:
         self.places: dict[fx.Node, Source] = {}
         self.constants: dict[fx.Node, Any] = {}
         self.modules: dict[str, str] = {}
+        self.called_with: dict[str, dict[str, Any]] = {}  # by layer: arguments of its first call
         self.names: set[str] = set()
         self.needed: set[fx.Node] = set()
         self.values = drafter.tracer.values
@@ -172,6 +173,10 @@ class _Sheet:
             self.drafter.binder.put(bound, spec, name, value)
         _leave_to_arriving(spec, params, bound, self.values)
         made = self._module(path, spec.key, {**params, **bound.params})
+        at_call = {param.name: bound.params.get(param.name) for param in spec.params if param.call}
+        if made.shares and self.called_with[made.shares] != at_call:
+            raise CalledOtherwise(path, type(module).__name__)
+        self.called_with[made.id] = at_call
         if node in self.drafter.tracer.views.in_place and not self._alone(node):
             self.draft.nodes[made.shares or made.id].params.pop("inplace", None)
         self._connect(made, bound)
@@ -184,6 +189,8 @@ class _Sheet:
                 inner_frame.outputs[number] = None
         inner = self.drafter.draft(inner_frame)
         made = self._module(inner_frame.path, "", {}, inner)
+        if made.shares and not same_calls(self.draft.nodes[made.shares].inner, inner):
+            raise CalledOtherwise(inner_frame.path, inner.kind)
         for leaf, input_id in zip(node.args, inner.inputs, strict=True):
             self._wire(leaf, made, inner.nodes[input_id].name)
         self.places[node] = (made.id, 0)

@@ -16,6 +16,22 @@ class DraftError(ValueError):
         self.path, self.why = path, why or words
 
 
+def same_calls(one: Draft | None, other: Draft | None) -> bool:
+    """Whether two drafts of one module make the same calls with the same numbers; what arrives may have other sizes."""
+    if one is None or other is None:
+        return one is other
+    if (one.wires, one.outputs, len(one.nodes)) != (other.wires, other.outputs, len(other.nodes)):
+        return False
+    pairs = zip(one.nodes.values(), other.nodes.values(), strict=True)
+    return all((a.id, a.op, a.shares) == (b.id, b.op, b.shares) and same_calls(a.inner, b.inner)
+               and (a.op == "input" or _told(a) == _told(b)) for a, b in pairs)  # fmt: skip
+
+
+def _told(node: DraftNode) -> dict[str, str]:
+    """Its parameters in words, for NaN is none; whether it changes what it takes is the caller's."""
+    return {name: repr(value) for name, value in node.params.items() if name != "inplace"}
+
+
 @dataclass
 class DraftNode:
     """A node to be. `params` are literals; `inner` is what it holds if it is a block; `shares` the node whose module it

@@ -23,6 +23,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from app.builder.importer.aten import FLAGGED, KEPT, NoForm, form_of
+from app.builder.importer.frames import TraceError
 from app.builder.importer.numbers_first import as_followed
 from app.builder.importer.running import SEED, copy_of, real_like
 
@@ -79,7 +80,12 @@ class Replay:
         spec = self._inputs[node.name]
         if spec.kind is InputKind.USER_INPUT:
             leaf = next(leaves)
-            return spec.arg.value if isinstance(spec.arg, ConstantArgument) else leaf
+            if not isinstance(spec.arg, ConstantArgument):
+                return leaf
+            if repr(leaf) != repr(spec.arg.value):  # what was exported has the other value in it
+                why = "what was exported of it holds for one value of an argument, and it is called with others"
+                raise TraceError(f"{type(module).__name__} cannot be followed: {why}", None, why, False)
+            return spec.arg.value
         if spec.kind is InputKind.CONSTANT_TENSOR:
             return self._program.constants[spec.target]
         owner, _, name = spec.target.rpartition(".")

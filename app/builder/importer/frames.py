@@ -24,6 +24,15 @@ class TraceError(RuntimeError):
         self.path, self.why, self.exportable = path, why or words, exportable
 
 
+class CalledOtherwise(TraceError):
+    """A module that does not do the same at every call, as with `f(x, 0.5)` after `f(x, 1.0)`: no block has such calls.
+    As part of the sheet that they stand in, each is drawn for itself."""
+
+    def __init__(self, path: str, name: str) -> None:
+        why = "it does not do the same at every call"
+        super().__init__(f"{path or name} cannot be followed: {why}", path, why, False)
+
+
 @dataclass
 class Apart:
     """A submodule that is not followed. With `replay` that runs in the place of its forward, else it is one node, of

@@ -15,7 +15,7 @@ from app.builder.importer.binding import Unbound
 from app.builder.importer.drafts import DraftError
 from app.builder.importer.exported import PATIENCE, NotExported, Replay, exported
 from app.builder.importer.fallback import EXPORTED, OPAQUE, Fallback, inside, parent
-from app.builder.importer.frames import VALUES, Apart, TraceError, words_of
+from app.builder.importer.frames import VALUES, Apart, CalledOtherwise, TraceError, words_of
 from app.builder.importer.opaque import OwnClasses
 from app.builder.importer.recorded import MADE_WITH
 from app.builder.importer.running import run_alone
@@ -62,7 +62,8 @@ class GivingWay:
         path = error.path or ""
         self._check_it_runs(error)
         first = self._fallbacks.get(path)
-        if isinstance(error, ReadPast) and error.layer and path not in self.loose:
+        part = isinstance(error, CalledOtherwise) or (isinstance(error, ReadPast) and error.layer)
+        if part and path and path not in self.loose:
             self.loose.add(path)
             return
         if getattr(error, "exportable", True) and self._exported(path, error, arrived.get(path)):

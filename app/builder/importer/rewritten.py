@@ -154,6 +154,28 @@ def _divided(a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
     return {None: lambda: a / b, "floor": lambda: a // b}.get(rounding_mode, lambda: None)()
 
 
+def _scaled(function: Any, x: Any, other: Any, *, alpha: Any) -> Any:
+    """`torch.add(x, other, alpha=2)`."""
+    return None if alpha == 1 else function(x, other * alpha)
+
+
+def _spread(function: Any, x: Any, *args: Any, unbiased: bool | None = None, **named: Any) -> Any:
+    """`x.var(1, unbiased=False)`, an older way to write `correction=0`, as are `x.var(False)` and `x.var(1, False)`."""
+    given = list(args)
+    place = next((number for number, value in enumerate(given[:2]) if type(value) is bool), None)
+    if unbiased is None and place is not None:
+        unbiased = given.pop(place)
+    if unbiased is None:
+        return None
+    return function(x, **dict(zip(("dim", "keepdim"), given, strict=False)), **named, correction=int(unbiased))
+
+
+def _unflatten(x: Any, dim: int, sizes: Any) -> Any:
+    at, rank = dim % _rank(x), _rank(x)
+    before, behind = ([x.size(other) for other in dims] for dims in (range(at), range(at + 1, rank)))
+    return x.view(*before, *sizes, *behind)
+
+
 def _cumsum(x: Any, dim: int, *, dtype: Any = None) -> Any:
     return None if dtype is None else torch.cumsum(x.to(dtype), dim)
 
@@ -206,7 +228,9 @@ def _item(x: Any, index: Any) -> Any:
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     torch.outer: _outer, torch.ger: _outer, torch.addcmul: _addcmul, torch.addmm: _product_added,
     torch.baddbmm: _product_added, F.mse_loss: _mse_loss, torch.meshgrid: _meshgrid, torch.div: _divided,
-    torch.cumsum: _cumsum, F.hardsigmoid: _hardsigmoid, torch.diff: _diff,
+    torch.cumsum: _cumsum, F.hardsigmoid: _hardsigmoid, torch.diff: _diff, torch.unflatten: _unflatten,
+    torch.add: functools.partial(_scaled, operator.add), torch.sub: functools.partial(_scaled, operator.sub),
+    torch.var: functools.partial(_spread, torch.var), torch.std: functools.partial(_spread, torch.std),
     torch.min: functools.partial(_of_two, torch.minimum), torch.max: functools.partial(_of_two, torch.maximum),
 }  # fmt: skip
 _METHODS: dict[str, Callable[..., Any]] = {
@@ -216,6 +240,9 @@ _METHODS: dict[str, Callable[..., Any]] = {
         ("bool", torch.bool), ("int", torch.int32), ("double", torch.float64), ("half", torch.float16))},
     "outer": _outer, "ger": _outer, "addcmul": _addcmul, "addmm": _product_added,
     "baddbmm": _product_added, "div": _divided, "cumsum": _cumsum, "to": _to, "diff": _diff, "where": _where_method,
+    "add": functools.partial(_scaled, operator.add), "sub": functools.partial(_scaled, operator.sub),
+    "var": functools.partial(_spread, torch.var), "std": functools.partial(_spread, torch.std),
+    "unflatten": _unflatten,
     "min": functools.partial(_of_two, torch.minimum), "max": functools.partial(_of_two, torch.maximum),
 }  # fmt: skip
 _ATTRIBUTES: dict[str, Callable[..., Any]] = {
@@ -223,7 +250,8 @@ _ATTRIBUTES: dict[str, Callable[..., Any]] = {
     "T": lambda x: x.permute(*reversed(range(_rank(x)))),
 }  # fmt: skip
 # These are among the ops; only some ways of calling them are not.
-_PARTLY = {torch.div: "rounding_mode", torch.cumsum: "dtype", "div": "rounding_mode", "cumsum": "dtype"}
+_PARTLY = {torch.div: "rounding_mode", torch.cumsum: "dtype", "div": "rounding_mode", "cumsum": "dtype",
+           torch.add: "alpha", torch.sub: "alpha", "add": "alpha", "sub": "alpha"}  # fmt: skip
 
 
 def rewritten(kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -1,0 +1,109 @@
+"""Modules that are called more than once with other arguments, and older ways to write a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from app import project_file
+from app.builder.analysis import analyse
+from app.builder.blocks import with_blocks
+from app.builder.catalog import catalog
+from app.model_import import ImportFailed, ModelInput, project_of
+from app.source import make_module
+
+
+class Step(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor, scale: float = 1.0, bent: bool = False) -> torch.Tensor:
+        y = x + scale * self.fc(x)
+        return y.relu() if bent else y
+
+
+class Around(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.step = Step()
+
+    def forward(self, x: torch.Tensor, scale: float) -> torch.Tensor:
+        return self.step(x, scale)
+
+
+class Calls(nn.Module):
+    """`way` says what a net does with a module that it has once."""
+
+    def __init__(self, module: nn.Module, way: Callable[[nn.Module, torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.inner = module
+        self.way = (way,)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.way[0](self.inner, x)
+
+
+def same(model: nn.Module, shape: tuple[int, ...]) -> str:
+    """The text of a model's drawing, opened from a file, which gives the same outputs and gradients."""
+    project = project_file.loads(project_file.dumps(project_of(model, (ModelInput(shape),), "Net")))
+    source = analyse(project.graph, with_blocks(catalog(), project.blocks)).source
+    ours = make_module(source)
+    ours.load_state_dict(model.state_dict(), strict=True)
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    for net in (ours, model):
+        net.double().eval()
+        net(x.double()).square().sum().backward()
+    torch.testing.assert_close(ours(x.double()), model(x.double()), rtol=1e-12, atol=1e-12)
+    theirs = dict(model.named_parameters())
+    for name, one in ours.named_parameters():
+        torch.testing.assert_close(one.grad, theirs[name].grad, rtol=1e-10, atol=1e-10)
+    return source.text
+
+
+@pytest.mark.parametrize(
+    ("module", "way"),
+    [
+        (Step, lambda f, x: f(f(x, 0.5), 0.25)),
+        (Step, lambda f, x: f(f(x, 2.0, True), 2.0)),
+        (Around, lambda f, x: f(x, 2.0) + f(x, 5.0)),
+    ],
+    ids=["numbers", "branches", "numbers further inside"],
+)
+def test_a_module_that_does_other_things_from_call_to_call_is_drawn_call_by_call(
+    module: Callable[[], nn.Module], way: Callable[[nn.Module, torch.Tensor], torch.Tensor]
+) -> None:
+    same(Calls(module(), way), (3, 4))
+
+
+def test_a_module_that_does_the_same_at_every_call_stays_one_block() -> None:
+    assert same(Calls(Step(), lambda f, x: f(f(x, 0.5), 0.5)), (3, 4)).count("self.inner(") == 2
+
+
+def test_a_layer_with_other_arguments_from_call_to_call_is_not_drawn_with_those_of_the_first() -> None:
+    up = nn.ConvTranspose2d(2, 2, 3, stride=2, padding=1)
+    model = Calls(up, lambda f, x: f(x, output_size=(8, 8)).sum((2, 3)) + f(x, output_size=(7, 7)).sum((2, 3)))
+    with pytest.raises(ImportFailed):
+        project_of(model, (ModelInput((2, 2, 4, 4)),), "Net")
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        lambda f, x: torch.add(f(x), x, alpha=0.5) - x.sub(f(x), alpha=3),
+        lambda f, x: f(x) * x.var(1, unbiased=False, keepdim=True) + f(x).std(1, False, True),
+        lambda f, x: f(x).unflatten(-1, (2, -1)).transpose(1, 2).flatten(1) + x.unflatten(1, (2, 2)).flatten(1),
+    ],
+    ids=["alpha", "unbiased", "unflatten"],
+)
+def test_older_and_shorter_ways_to_write_a_call(way: Callable[[nn.Module, torch.Tensor], torch.Tensor]) -> None:
+    same(Calls(nn.Linear(4, 4), way), (3, 4))
+
+
+def test_a_transformer_layer_with_an_activation_of_ones_own_is_followed_inside() -> None:
+    layer = nn.TransformerEncoderLayer(4, 2, 8, activation=F.silu, batch_first=True, norm_first=True)
+    assert "F.silu(" in same(Calls(layer, lambda f, x: f(x)), (2, 3, 4))
