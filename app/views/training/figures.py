@@ -109,16 +109,16 @@ def tick(value: float, spacing: float, largest: float) -> str:
 def log_tick(exponent: float) -> str:
     """The label of `10 ** exponent`.
 
-    >>> [log_tick(e) for e in (-5, -4, -2, 0, 1, 4, 6)], log_tick(math.log10(0.03))
-    (['1e−5', '1e−4', '0.01', '1', '10', '10k', '1M'], '0.03')
+    >>> [log_tick(e) for e in (-5, -4, -2, 0, 1, 4, 6)], [log_tick(math.log10(one)) for one in (0.03, 0.15, 1.5, 150)]
+    (['1e−5', '1e−4', '0.01', '1', '10', '10k', '1M'], ['0.03', '0.15', '1.5', '150'])
     """
     value = 10**exponent
     if value < 5e-4:
         return _scientific(value, 0).replace("-", MINUS)
     if value < 1:
-        return f"{value:.{math.ceil(-math.log10(value) - 1e-9)}f}"
+        return f"{value:.2g}"
     scale, suffix = (1e6, "M") if value >= 1e6 else (1e3, "k") if value >= 1e3 else (1.0, "")
-    return f"{value / scale:.0f}{suffix}"
+    return f"{value / scale:.3g}{suffix}"
 
 
 def clock_tick(seconds: float, spacing: float) -> str:
