@@ -55,11 +55,16 @@ def test_a_strip_of_very_many_steps_is_one_picture_that_is_made_once(qtbot) -> N
     strip.show()
     strip.set_tape(chain())
     strip.grab()
-    pictures = strip._pictures
-    for position in (1, 7_000, STEPS):
+    coming = strip._pictures[False]
+    assert True not in strip._pictures, "what has been is painted once something has"
+    strip.set_position(1)
+    strip.grab()
+    been = strip._pictures[True]
+    for position in (7_000, STEPS):
         strip.set_position(position)
         strip.grab()
-    assert strip._pictures is pictures, "moving the head copies two parts of it"
+    kept = strip._pictures[False] is coming and strip._pictures[True] is been
+    assert kept, "moving the head copies two parts of it"
     with qtbot.waitSignal(strip.sought) as sought:
         QTest.mouseClick(strip, Qt.MouseButton.LeftButton, pos=QPoint(round(strip.place_of(5_000).x()), 30))
     assert abs(sought.args[0] - 5_000) <= STEPS / 800, "as near as a pixel is"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt
-from PySide6.QtGui import QPainter, QPen, QPixmap, QPolygonF
+from PySide6.QtGui import QColor, QPainter, QPen, QPixmap, QPolygonF
 
 from app.autograd.stretches import categories, held_by_step, largest, released_by_step, stretches
 from app.autograd.tape import Tape
@@ -26,20 +28,22 @@ class StripFace:
         self.categories = categories(tape)
         self.held, self.released = held_by_step(tape), released_by_step(tape)
         self.count = len(tape.order)
-        self.width = self.height = 1
+        self.resize(1, 1)
 
-    @property
-    def plot(self) -> QRectF:
-        """Where the curve is."""
+    def resize(self, width: int, height: int) -> None:
+        """Measure for a strip of this size; `plot` is where the curve is."""
+        self.width, self.height = width, height
         top = NAMES + CELL + GAP
-        return QRectF(LEFT, top, max(self.width - LEFT - RIGHT, 1), max(self.height - top - AXIS, 1))
+        self.plot = QRectF(LEFT, top, max(width - LEFT - RIGHT, 1), max(height - top - AXIS, 1))
+        # x and y are asked for at every step.
+        self._step = self.plot.width() / max(self.count, 1)
+        self._bottom, self._byte = self.plot.bottom(), self.plot.height() / (max(self.held[0], 1) * 1.18)
 
     def x(self, position: float) -> float:
-        return LEFT + self.plot.width() * position / max(self.count, 1)
+        return LEFT + self._step * position
 
     def y(self, held: int) -> float:
-        top = max(self.held[0], 1) * 1.18
-        return self.plot.bottom() - self.plot.height() * held / top
+        return self._bottom - self._byte * held
 
     def step_at(self, x: float) -> int:
         """The step at a place of the strip."""
@@ -85,13 +89,16 @@ class StripFace:
                 height = LEAF if nodes[order[step]].is_leaf else CELL
                 painter.fillRect(QRect(left, bottom - height, max(right - left - gap, 1), height), colors[category])
             return
-        for x in range(int(self.plot.width())):
+        begun, looks = 0, ("", 0)  # columns that look alike are filled at once
+        columns = min(int(self.plot.width()), math.ceil(count * width))
+        for x in range(columns):
             first, end = int(x / width), min(int((x + 1) / width) + 1, count)
-            if first >= count:
-                break
             leaves = all(nodes[order[step]].is_leaf for step in range(first, min(end, first + 4)))
-            height = LEAF if leaves else CELL
-            painter.fillRect(QRect(LEFT + x, bottom - height, 1, height), colors[self.categories[first]])
+            look = self.categories[first], LEAF if leaves else CELL
+            if look != looks:
+                _fill_columns(painter, colors, looks, begun, x)
+                begun, looks = x, look
+        _fill_columns(painter, colors, looks, begun, columns)
 
     def _paint_names(self, painter: QPainter, theme: Theme, passed: bool) -> None:
         """Names of layers where their stretches begin, as many as fit; long stretches first."""
@@ -180,6 +187,13 @@ class StripFace:
                 painter.setPen(QPen(theme.line3, 1))
                 painter.drawLine(*lead)
             line.draw(painter, place.x(), place.y(), theme.text2)
+
+
+def _fill_columns(painter: QPainter, colors: dict[str, QColor], look: tuple[str, int], first: int, end: int) -> None:
+    """Columns of pixels of one category and height, counted from the first cell."""
+    category, height = look
+    if height:
+        painter.fillRect(QRect(LEFT + first, NAMES + CELL - height, end - first, height), colors[category])
 
 
 def _unit(most: int) -> int:

@@ -41,7 +41,7 @@ class TapeStrip(KeyboardFocus, QWidget):
         self._wanted: int | None = None  # where the head is dragged to
         self._breaks: frozenset[int] = frozenset()
         self._hover: int | None = None
-        self._pictures: tuple[QPixmap, QPixmap] | None = None
+        self._pictures: dict[bool, QPixmap] = {}  # what has been, and what is still to come
         manager().changed.connect(self._forget)
 
     def sizeHint(self) -> QSize:
@@ -73,7 +73,7 @@ class TapeStrip(KeyboardFocus, QWidget):
         self.update()
 
     def _forget(self) -> None:
-        self._pictures = None
+        self._pictures = {}
         self.update()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -93,22 +93,29 @@ class TapeStrip(KeyboardFocus, QWidget):
         painter = QPainter(self)
         painter.fillRect(self.rect(), theme.panel)
         if self._face is not None:
-            if self._pictures is None:
-                self._face.width, self._face.height = self.width(), self.height()
-                ratio = self.devicePixelRatioF()
-                self._pictures = self._face.picture(theme, ratio, False), self._face.picture(theme, ratio, True)
-            coming, passed = self._pictures
-            at = self._face.x(self._position)
-            ratio = coming.devicePixelRatio()
-            for picture, left, right in ((passed, 0.0, at), (coming, at, float(self.width()))):
-                source = QRectF(left * ratio, 0, (right - left) * ratio, coming.height())
-                painter.drawPixmap(QRectF(left, 0, right - left, self.height()), picture, source)
+            if not self._pictures:
+                self._face.resize(self.width(), self.height())
+            # Nothing has been at first: of the margin on the left both pictures say the same.
+            at = self._face.x(self._position) if self._position else 0.0
+            for passed, left, right in ((True, 0.0, at), (False, at, float(self.width()))):
+                if right > left:
+                    self._paint_part(painter, theme, passed, left, right)
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
             self._paint_breaks(painter, theme)
             self._paint_hover(painter, theme)
             self._paint_head(painter, theme)
         self.paint_ring(painter, QRectF(self.rect()).adjusted(1, 1, -1, -1), 4)
         painter.end()
+
+    def _paint_part(self, painter: QPainter, theme: Theme, passed: bool, left: float, right: float) -> None:
+        """Copy what lies between two places from its picture, which is made when it is first wanted."""
+        assert self._face is not None
+        picture = self._pictures.get(passed)
+        if picture is None:
+            picture = self._pictures[passed] = self._face.picture(theme, self.devicePixelRatioF(), passed)
+        ratio = picture.devicePixelRatio()
+        source = QRectF(left * ratio, 0, (right - left) * ratio, picture.height())
+        painter.drawPixmap(QRectF(left, 0, right - left, self.height()), picture, source)
 
     def _paint_breaks(self, painter: QPainter, theme: Theme) -> None:
         assert self._face is not None
