@@ -20,6 +20,7 @@ from app.training.history import History
 from app.training.loop import train
 from app.views import theme
 from app.views.training import chart_export, figures
+from app.views.training.card import Entry, Legend, _widths
 from app.views.training.curves import Curves
 from app.views.training.session import Run
 from tests.training_jobs import CONV_NET, job
@@ -291,3 +292,17 @@ def test_the_picture_can_be_taken_away(shown, tmp_path, kind):
 def test_a_folder_that_cannot_be_written_is_told(shown, tmp_path):
     with pytest.raises(OSError):
         chart_export.save(shown, tmp_path / "missing" / "curves.csv", "csv")
+
+
+def test_a_legend_takes_a_second_line_before_it_leaves_out_the_names(qtbot) -> None:
+    legend = Legend()
+    qtbot.addWidget(legend)
+    entries = [Entry("train", "1.49", 0), Entry("validation", "1.28", 1, "dots", "val"), Entry("digit", "1.46", 2),
+               Entry("again", "0.0524", 3)]  # fmt: skip
+    legend.resize(2000, 18)
+    legend.set_entries(entries)
+    assert legend.height() == 18 and [label for label, _, _ in legend._places()][1] == "validation"
+    one_line = sum(width for _, _, width in _widths(entries, True, True, True))
+    legend.resize(int(0.7 * one_line), 18)
+    legend.grab()
+    assert legend.height() == 36 and all(label for label, _, _ in legend._places())

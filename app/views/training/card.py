@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from app.views import theme
 
+LINE = 18  # pixels: a line of a legend
 HEAD = 26  # pixels: what a segmented control in the heading needs
 
 Mark = Literal["line", "dots", "square", "dash"]
@@ -85,12 +86,13 @@ class Entry:
 
 
 class Legend(QWidget):
-    """What each mark means and its newest value, in one line; it shortens labels where the line is short."""
+    """What each mark means and its newest value; it shortens labels where a line is short, and takes a second one."""
 
     def __init__(self) -> None:
         super().__init__()
         self._entries: tuple[Entry, ...] = ()
-        self.setFixedHeight(18)
+        self._lines = 1
+        self.setFixedHeight(LINE)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     @property
@@ -99,26 +101,31 @@ class Legend(QWidget):
 
     def set_entries(self, entries: Sequence[Entry]) -> None:
         if tuple(entries) != self._entries:
-            self._entries = tuple(entries)
+            before, self._entries = self._entries, tuple(entries)
+            if [entry.label for entry in before] != [entry.label for entry in entries]:
+                self._fit()
             self.setToolTip("\n".join(self.texts))
             self.setAccessibleName(", ".join(self.texts))
             self.update()
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(40, 18)
+        return QSize(40, LINE)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        self._fit()
+
+    def _fit(self) -> None:
+        """Take a second line where short names do not fit in one, whatever the values are at the moment."""
+        usual = [replace(entry, value="0.0000") for entry in self._entries]
+        self._lines = 1 if _rows(_widths(usual, True, True, True), True, self.width()) <= 1 else 2
+        self.setFixedHeight(self._lines * LINE)
 
     def _places(self) -> list[tuple[str, bool, float]]:
         """Label, whether the mark is small, and width of every entry, in the longest form that fits."""
-        plain, strong = QFontMetricsF(theme.font("caption")), QFontMetricsF(theme.font("section"))
         places: list[tuple[str, bool, float]] = []
         for short, small, named in ((False, False, True), (True, False, True), (True, True, True), (True, True, False)):
-            places = []
-            for entry in self._entries:
-                label = ((entry.short if short else "") or entry.label) if named else ""
-                words = plain.horizontalAdvance(label) + strong.horizontalAdvance(entry.value)
-                gaps = (_gap(small) if label else 0) + 2 * _gap(small)
-                places.append((label, small, _mark_width(entry.mark, small) + words + gaps))
-            if sum(width for _, _, width in places) - 2 * _gap(small) <= self.width():
+            places = _widths(self._entries, short, small, named)
+            if _rows(places, small, self.width()) <= self._lines:
                 break
         return places
 
@@ -126,21 +133,45 @@ class Legend(QWidget):
         now = theme.current()
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        x, middle = 0.0, self.height() / 2
+        x, middle, top = 0.0, LINE / 2, 0.0
         baseline = Qt.AlignmentFlag.AlignVCenter
         for (label, small, width), entry in zip(self._places(), self._entries, strict=True):
             mark_width = _mark_width(entry.mark, small)
-            _paint_mark(painter, entry, x, middle, mark_width - 6)
+            if x and x + width - 2 * _gap(small) > self.width() and top < self.height() - LINE:
+                x, top = 0.0, top + LINE
+            _paint_mark(painter, entry, x, top + middle, mark_width - 6)
             left = x + mark_width
             painter.setFont(theme.font("caption"))
             painter.setPen(now.text2)
-            painter.drawText(QRectF(left, 0, 400, self.height()), baseline, label)
+            painter.drawText(QRectF(left, top, 400, LINE), baseline, label)
             left += QFontMetricsF(painter.font()).horizontalAdvance(label) + (_gap(small) if label else 0)
             painter.setFont(theme.font("section"))
             painter.setPen(now.text)
-            painter.drawText(QRectF(left, 0, 400, self.height()), baseline, entry.value)
+            painter.drawText(QRectF(left, top, 400, LINE), baseline, entry.value)
             x += width
         painter.end()
+
+
+def _widths(entries: Sequence[Entry], short: bool, small: bool, named: bool) -> list[tuple[str, bool, float]]:
+    """Label, whether the mark is small, and width of every entry, with the gap behind it."""
+    plain, strong = QFontMetricsF(theme.font("caption")), QFontMetricsF(theme.font("section"))
+    found = []
+    for entry in entries:
+        label = ((entry.short if short else "") or entry.label) if named else ""
+        words = plain.horizontalAdvance(label) + strong.horizontalAdvance(entry.value)
+        gaps = (_gap(small) if label else 0) + 2 * _gap(small)
+        found.append((label, small, _mark_width(entry.mark, small) + words + gaps))
+    return found
+
+
+def _rows(places: Sequence[tuple[str, bool, float]], small: bool, room: float) -> int:
+    """How many lines they fill."""
+    rows, x = 1, 0.0
+    for _, _, width in places:
+        if x and x + width - 2 * _gap(small) > room:
+            rows, x = rows + 1, 0.0
+        x += width
+    return rows
 
 
 def _gap(small: bool) -> float:
