@@ -26,6 +26,7 @@ from app.builder.importer.aten import FLAGGED, KEPT, NoForm, form_of
 from app.builder.importer.frames import TraceError
 from app.builder.importer.numbers_first import as_followed
 from app.builder.importer.running import SEED, copy_of, real_like
+from app.builder.importer.values import PROXIES
 
 PATIENCE = 30.0  # seconds for one export
 Whole = Callable[[nn.Module], bool]
@@ -82,7 +83,8 @@ class Replay:
             leaf = next(leaves)
             if not isinstance(spec.arg, ConstantArgument):
                 return leaf
-            if repr(leaf) != repr(spec.arg.value):  # what was exported has the other value in it
+            known = leaf.known if type(leaf) in PROXIES else leaf
+            if known != spec.arg.value and repr(known) != repr(spec.arg.value):  # the other value is in the export
                 why = "what was exported of it holds for one value of an argument, and it is called with others"
                 raise TraceError(f"{type(module).__name__} cannot be followed: {why}", None, why, False)
             return spec.arg.value
