@@ -95,11 +95,22 @@ class PatientBot(QtBot):
 
 
 @pytest.fixture
-def qtbot(qapp, request: pytest.FixtureRequest) -> PatientBot:
+def qtbot(qapp, request: pytest.FixtureRequest) -> Iterator[PatientBot]:
+    """The hands of a test. A window whose set-up failed is put away: each theme after it would style that one too."""
     from PySide6.QtGui import QCursor
 
     QCursor.setPos(9_999, 9_999)  # where the last test left the mouse, something of this one may come to lie
-    return PatientBot(request)
+    before = set(qapp.topLevelWidgets())
+    yield PatientBot(request)
+    if "app.views.main_window" in sys.modules:
+        from app.views.main_window import MainWindow
+        from tests.windows import leave
+
+        for window in set(qapp.topLevelWidgets()) - before:
+            if isinstance(window, MainWindow):
+                window.session.close_and_wait()
+                window.document.undo_stack.setClean()
+                leave(window)
 
 
 @pytest.fixture

@@ -21,10 +21,12 @@ def shown(qapp: QApplication, name: str) -> Iterator[MainWindow]:
     made = MainWindow(Settings("TapedeckTest", name))
     made.resize(1280, 800)
     made.show()
-    yield made
-    made.session.close_and_wait()
-    made.document.undo_stack.setClean()
-    leave(made)
+    try:
+        yield made
+    finally:
+        made.session.close_and_wait()
+        made.document.undo_stack.setClean()
+        leave(made)
 
 
 def messages(window: MainWindow) -> list[str]:
