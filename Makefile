@@ -2,11 +2,14 @@
 #   make PYTHON=/path/to/python3.12 ...     build it on that interpreter
 #   make TORCH_INDEX=URL ...                take torch from that index (see the README)
 #   make test ARGS="-k canvas"              anything after pytest's name; likewise for run
+#   make test JOBS=2                        the suite in two processes side by side, each file in one of them
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.installed
 ARGS ?=
+JOBS ?= 0
+BESIDE := $(if $(filter-out 0,$(JOBS)),--numprocesses $(JOBS) --dist loadfile)
 export PYTHON TORCH_INDEX
 
 .DEFAULT_GOAL := help
@@ -22,7 +25,7 @@ run: $(READY) ## open the window with the bundled example; without a display, do
 	$(PY) scripts/run.py $(ARGS)
 
 test: $(READY) ## the whole suite, without a display
-	QT_QPA_PLATFORM=$${QT_QPA_PLATFORM:-offscreen} $(PY) -m pytest $(ARGS)
+	QT_QPA_PLATFORM=$${QT_QPA_PLATFORM:-offscreen} $(PY) -m pytest $(BESIDE) $(ARGS)
 
 lint: $(READY) ## ruff on everything, mypy on everything that knows no Qt
 	$(PY) -m ruff check .
