@@ -18,7 +18,7 @@ from app.views.widgets.painting import label
 
 NO_RUN = (
     "No run to show",
-    "A run measures |grad out| and |grad in| of each layer at steps spread over it, within 2 % of its time. Start one, "
+    "A run measures |grad out| and |grad in| of each layer at steps spread over it, within 1 % of its time. Start one, "
     "or show a kept run under Runs.",
 )
 NO_GAINS = (

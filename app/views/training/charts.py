@@ -151,7 +151,9 @@ class LossChart(Chart):
         thin_x, thin_y = series.thin_peaks(x[window], raw[window], pixels // 2)
         smooth_x, smooth_y = series.thin(x[window], self._smoother.values[window], pixels // 2)
         epochs = self.history.epochs
-        epoch_x, epoch_y = self.scale.of(epochs["step"], epochs["seconds"]), epochs["val_loss"]
+        epoch_x = self.scale.of(epochs["step"], epochs["seconds"])
+        near = self._window(epoch_x)
+        epoch_x, epoch_y = series.thin_peaks(epoch_x[near], epochs["val_loss"][near], pixels // 2)
         self._left_out = self._log and bool(np.any(thin_y <= 0))
         shown = [self._level(values) for values in (thin_y, smooth_y, epoch_y)]
         raw_visible = self._smoother.weight > 0
@@ -161,7 +163,7 @@ class LossChart(Chart):
         self._dots.set_points(epoch_x, shown[2])
         others = self.others.redraw(self.scale.mode, self._smoother.weight, self._level)
         parts = self.parts.redraw(self.history, self.scale, self._smoother.weight, self._level)
-        self._fit(np.concatenate([shown[0], shown[2][self._window(epoch_x)], *others, *parts]))
+        self._fit(np.concatenate([*shown[::2], *others, *parts]))
         self._mark_epochs()
         self._say_scale()
 
@@ -225,14 +227,15 @@ class AccuracyChart(Chart):
         epochs = self.history.epochs
         x = self.scale.of(epochs["step"], epochs["seconds"])
         window = self._window(x)
-        levels = [100 * epochs["train_accuracy"], 100 * epochs["val_accuracy"]]
+        levels = [100 * epochs[name][window] for name in ("train_accuracy", "val_accuracy")]
         for (curve, dots), y in zip(self._curves, levels, strict=True):
-            curve.setData(x, y)
-            dots.set_points(x, y)
+            thin_x, thin_y = series.thin_peaks(x[window], y, self.plot.pixels // 2)
+            curve.setData(thin_x, thin_y)
+            dots.set_points(thin_x, thin_y)
         scores_x, *scores = self._scores.redraw(self.history, self.scale)
         scored = [y[self._window(scores_x)] for y in scores]
         others = self.others.redraw(self.scale.mode, 0.0, lambda y: y)
-        seen = np.concatenate([*(y[window] for y in levels), *scored, *others])
+        seen = np.concatenate([*levels, *scored, *others])
         seen = seen[np.isfinite(seen)]
         if seen.size:
             limits = (0.0, 100.5) if shares else ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from time import thread_time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +24,8 @@ from app.training_thread import TrainingThread
 if TYPE_CHECKING:
     from app.runs.recorder import Recorder
 
-POLL = 83  # milliseconds: 12 times a second
+POLL, SLOWEST = 83, 250  # milliseconds between two polls: 12 times a second, at least 4
+SHARE = 0.02  # of a processor for what follows a poll, painting included: the run computes with the same interpreter
 ETA_WINDOW = 30.0  # seconds of the run that the time left is judged by
 
 ACTIVE = frozenset({"starting", "running", "paused", "stopping"})
@@ -96,7 +98,8 @@ class RunSession(QObject):
         self._ending: Finished | Failed | None = None
         self._timer = QTimer(self)
         self._timer.setInterval(POLL)
-        self._timer.timeout.connect(self.poll)
+        self._timer.timeout.connect(self._poll_in_time)
+        self._used = 0.0  # seconds of the processor by this thread, up to the last poll
 
     @property
     def current(self) -> Run | None:
@@ -196,6 +199,14 @@ class RunSession(QObject):
         if history is None or history.started is None:
             return None
         return measure_progress(history)
+
+    @Slot()
+    def _poll_in_time(self) -> None:
+        """Poll, and the later again the more the last one and its painting took."""
+        used = thread_time()
+        self._timer.setInterval(int(min(max(POLL, 1000 * (used - self._used) / SHARE), SLOWEST)))
+        self._used = used
+        self.poll()
 
     @Slot()
     def poll(self) -> None:
