@@ -253,7 +253,9 @@ class Curves(QWidget):
             chart.plot.set_x_range(*self._range)
             self._moving = False
         chart.redraw()
-        self._show_cursor()
+        chart.point_at(self._cursor[1] if self._cursor else None)
+        if self._cursor is not None and chart is self._cursor[0]:
+            self._show_readout(*self._cursor)
         self.redraw_seconds += perf_counter() - began
         if self._waiting:
             QTimer.singleShot(STAGGER, self, self._redraw_next)

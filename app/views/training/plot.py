@@ -129,8 +129,9 @@ class Backdrop(Layer):
         pen.setDashPattern([2, 3])
         painter.setFont(theme.font("axis"))
         metrics = QFontMetricsF(painter.font())
-        for index, end in enumerate(self._epochs, start=1):
-            if (index + 1) % every or not x0 <= end <= x1:
+        for index in range(max(every - 1, 1), len(self._epochs) + 1, every):
+            end = self._epochs[index - 1]
+            if not x0 <= end <= x1:
                 continue
             place = round(rect.left() + (end - x0) / (x1 - x0) * rect.width())
             painter.setPen(pen)
