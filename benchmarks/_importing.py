@@ -2,7 +2,7 @@
 
     python benchmarks/_importing.py MODEL
 
-The window has opened the example that every first start opens. The window has opened the example that every first start opens. Prints one JSON object: `listed`, seconds from the
+The window has opened the example that every first start opens. Prints one JSON object: `listed`, seconds from the
 choice of Import until the dialog has its list; `drawn`, from the click until the canvas is painted; `again`, the same
 once more after a look at the drawing; `gaps`, the longest time in milliseconds between two turns of the event loop
 meanwhile, of the first and the second; `steps`, the most that the window's own thread computed between two turns;
