@@ -76,8 +76,8 @@ class PatientBot(QtBot):
         """Counts its looks and not the time: it may be the machine that stands still, and everybody on it."""
         for _ in range(timeout // LOOK):
             with suppress(AssertionError):
-                if (found := callback()) is not False:
-                    return super().waitUntil(lambda: found, timeout=0)
+                if (found := callback()) is None or found:
+                    return
             self.wait(LOOK)
         return super().waitUntil(callback, timeout=0)
 

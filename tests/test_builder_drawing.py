@@ -91,4 +91,4 @@ def test_the_command_draws_a_project(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert len(json.loads(whole.read_text("utf-8"))["groups"]) == 3
     assert "subgraph" not in folded.read_text("utf-8")
     assert run(["export", project, "--drawing", str(tmp_path / "net.gif")]) == 2
-    assert "net.gif ends in .gif; it can be .dot, .svg, .pdf, .png, .json" in capsys.readouterr().err
+    assert "net.gif ends in .gif; --drawing writes .dot or .svg or .pdf or .png or .json" in capsys.readouterr().err
