@@ -1,11 +1,11 @@
-"""The pages behind the first ones, made after the window stands: their modules on a worker, then one a step."""
+"""The pages behind the first ones, made after the window stands: one a step, behind what a worker imports for them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from app import early_imports
 from app.background import many_imports
 from app.views.docks import PageHeights
 
@@ -15,23 +15,11 @@ if TYPE_CHECKING:
 
 HEIGHT = 338  # of the page "Layer", px
 
-# What the steps import: half of their time, and the half that needs no window.
-MODULES = """
-    inspector.node_page outline code_view training.settings_form cost_control cost_table training.curves
-    training.console training.run_panel training.evaluation_control training.evaluation_page autograd.inspector
-    autograd.room autograd_control snippet_control tape_control findings_control options_control export_control
-    page_links runs_control watch_control layer_control memory_control training.layer_page
-"""
-
 
 def load_modules() -> None:
-    """Import what the pages are made of; on a worker, so that the window answers meanwhile."""
+    """Import what the pages are made of as far as it needs no window; on a worker, so that the window answers."""
     with many_imports():
-        for name in MODULES.split():
-            import_module(f"app.views.{name}")
-        from app.views.code_text import spans
-
-        spans("")  # the first text that is coloured takes the lexer's making too
+        early_imports.load()
 
 
 def furnishing(window: MainWindow) -> Iterator[None]:
