@@ -35,7 +35,8 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         inputs, labels = [seen.shape, seen.dtype, seen.low, seen.high], [seen.label_shape, seen.label_dtype]
         batch = {"inputs": inputs, "labels": labels}
-        print(json.dumps({**asdict(seen.info), "per_class": spec.per_class, "bad": spec.bad, "batch": batch}, default=dict))
+        told = {**asdict(seen.info), "per_class": spec.per_class, "bad": spec.bad, "batch": batch}
+        print(json.dumps(told, default=dict))
     else:
         lines = [words.facts(spec, project.data), words.balance(spec), *spec.notes, words.batch(seen)]
         for line in filter(None, lines):
