@@ -47,19 +47,18 @@ class Row:
     locked: bool = False
 
 
-class RowDelegate(QStyledItemDelegate):
-    """Paints the `Row` that `row_of` gives for an index; `is_heading` tells quicker than that which of two heights."""
+def row_size(heading: bool = False) -> QSize:
+    """The room that a row takes."""
+    text = QFontMetrics(theme.font("label")).height() + 6
+    return QSize(60, max(text, CATEGORY_ROW if heading else OP_ROW))
 
-    def __init__(
-        self, row_of: Callable[[Index], Row | None], is_heading: Callable[[Index], bool] = lambda _: False
-    ) -> None:
+
+class RowPainter(QStyledItemDelegate):
+    """Paints the `Row` that `row_of` gives for an index. How high it is, its model says."""
+
+    def __init__(self, row_of: Callable[[Index], Row | None]) -> None:
         super().__init__()
-        self._row_of, self._is_heading = row_of, is_heading
-        text = QFontMetrics(theme.font("label")).height() + 6
-        self._heading, self._row = QSize(60, max(text, CATEGORY_ROW)), QSize(60, max(text, OP_ROW))
-
-    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
-        return self._heading if self._is_heading(index) else self._row
+        self._row_of = row_of
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         row = self._row_of(index)
@@ -131,6 +130,17 @@ def write(painter: QPainter, area: QRect, text: str, font: QFont, color: object,
     side = Qt.AlignmentFlag.AlignRight if right else Qt.AlignmentFlag.AlignLeft
     painter.drawText(area, side | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine, shown)
     return metrics.horizontalAdvance(shown)
+
+
+class RowDelegate(RowPainter):
+    """The same for a model that does not say how high its rows are."""
+
+    def __init__(self, row_of: Callable[[Index], Row | None]) -> None:
+        super().__init__(row_of)
+        self._size = row_size()
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
+        return self._size
 
 
 def node_picture(spec: OpSpec, dpr: float = 1.0) -> QPixmap:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from PySide6.QtCore import QEvent, QMimeData, QModelIndex, QObject, QPoint, Qt, Signal
+from PySide6.QtCore import QEvent, QMimeData, QModelIndex, QObject, QPoint, QSize, Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QDrag, QKeyEvent, QMouseEvent, QStandardItem, QStandardItemModel
 from PySide6.QtWidgets import QAbstractItemView, QStackedWidget, QTreeView, QVBoxLayout, QWidget
 
@@ -17,7 +16,7 @@ from app.builder.custom import class_of, is_custom, why_not
 from app.frozen import FrozenMap
 from app.library import KEY as LIBRARY
 from app.views import fuzzy, theme
-from app.views.op_rows import CATEGORY_NAMES, Index, Row, RowDelegate, node_picture
+from app.views.op_rows import CATEGORY_NAMES, Index, Row, RowPainter, node_picture, row_size
 from app.views.widgets import EmptyState, SearchField
 
 MIME = "application/x-tapedeck-op"
@@ -101,10 +100,7 @@ class OpModel(QStandardItemModel):
         self.specs = tuple(specs.values())
         shown = ((group.category, [specs[spec.key] for spec in group.specs]) for group in self._groups)
         self._groups = tuple(Group(category, tuple(members)) for category, members in shown)
-        for row, group in enumerate(self._groups):
-            heading = self.item(row)
-            for i, spec in enumerate(group.specs):
-                heading.child(i).setFlags(_flags(spec))
+        self._describe()
         return True
 
     def set_query(self, query: str) -> str | None:
@@ -120,14 +116,50 @@ class OpModel(QStandardItemModel):
     def _show(self, groups: tuple[Group, ...]) -> None:
         self.clear()
         self._groups = groups
+        heights = row_size(heading=True), row_size()
         for group in groups:
-            heading = QStandardItem()
+            heading, name = QStandardItem(), CATEGORY_NAMES.get(group.category, group.category)
             heading.setFlags(_CHOSEN)
-            heading.appendRows([_row_item(spec) for spec in group.specs or (None,)])
+            heading.setText(name)
+            heading.setData(f"{name}, {len(group.specs)}", Qt.ItemDataRole.AccessibleTextRole)
+            heading.setSizeHint(heights[0])
+            heading.appendRows([self._row_item(spec, heights[1]) for spec in group.specs or (None,)])
             self.appendRow(heading)
+
+    def _row_item(self, spec: OpSpec | None, size: QSize) -> QStandardItem:
+        """The row of an op, or the line that stands in an empty category."""
+        item = QStandardItem()
+        item.setFlags(_flags(spec))
+        item.setText(spec.label if spec else NO_BLOCKS)
+        item.setSizeHint(size)
+        if spec is not None:
+            item.setData(f"{spec.label}, {spec.key}", Qt.ItemDataRole.AccessibleTextRole)
+            item.setToolTip(self._tip(spec))
+        return item
+
+    def _tip(self, spec: OpSpec) -> str:
+        if spec.definition:
+            lines: Iterable[str] = (f"Block {spec.label}", spec.definition.note)
+        elif is_custom(spec.key):
+            lines = why_not(spec) or (spec.key, self._summaries.get(spec.key, ""))
+        else:
+            lines = (spec.target or spec.key, self._summaries.get(spec.key, ""))
+        return "\n".join(filter(None, lines))
 
     def set_summaries(self, texts: Mapping[str, str]) -> None:
         self._summaries = texts
+        self._describe()
+
+    def _describe(self) -> None:
+        """Bring the rows up to what is known of their ops; nothing of it is painted by the view's own hand."""
+        self.blockSignals(True)
+        for row, group in enumerate(self._groups):
+            for i, spec in enumerate(group.specs):
+                item = self.item(row).child(i)
+                item.setFlags(_flags(spec))
+                item.setText(spec.label)
+                item.setToolTip(self._tip(spec))
+        self.blockSignals(False)
 
     def spec(self, index: Index) -> OpSpec | None:
         """The op of an index; None for a category, and for the line in an empty one."""
@@ -149,24 +181,6 @@ class OpModel(QStandardItemModel):
                     return self.index(j, 0, self.index(i, 0))
         return QModelIndex()
 
-    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        spec, group = self.spec(index), self.group(index)
-        if role == Qt.ItemDataRole.DisplayRole:
-            if group:
-                return CATEGORY_NAMES.get(group.category, group.category)
-            return spec.label if spec else NO_BLOCKS if index.isValid() else None
-        if role == Qt.ItemDataRole.AccessibleTextRole:
-            if spec:
-                return f"{spec.label}, {spec.key}"
-            return f"{CATEGORY_NAMES.get(group.category, group.category)}, {len(group.specs)}" if group else None
-        if role == Qt.ItemDataRole.ToolTipRole and spec and spec.definition:
-            return "\n".join(filter(None, (f"Block {spec.label}", spec.definition.note)))
-        if role == Qt.ItemDataRole.ToolTipRole and spec and is_custom(spec.key):
-            return "\n".join(why_not(spec) or (spec.key, self._summaries.get(spec.key, "")))
-        if role == Qt.ItemDataRole.ToolTipRole and spec:
-            return "\n".join(filter(None, (spec.target or spec.key, self._summaries.get(spec.key, ""))))
-        return None
-
     def mimeTypes(self) -> list[str]:
         return [MIME]
 
@@ -187,12 +201,6 @@ def _flags(spec: OpSpec | None) -> Qt.ItemFlag:
     return kind | Qt.ItemFlag.ItemNeverHasChildren
 
 
-def _row_item(spec: OpSpec | None) -> QStandardItem:
-    item = QStandardItem()
-    item.setFlags(_flags(spec))
-    return item
-
-
 class OpTree(QTreeView):
     """The rows. `chosen(key)` comes on double-click and Enter, `menu_wanted(key, spot)` on a right click."""
 
@@ -204,7 +212,7 @@ class OpTree(QTreeView):
         super().__init__(parent)
         self.ops = model
         self.setModel(model)
-        self._delegate = RowDelegate(self._row, lambda index: model.group(index) is not None)
+        self._delegate = RowPainter(self._row)
         self.setItemDelegate(self._delegate)
         self.setHeaderHidden(True)
         self.setRootIsDecorated(False)
