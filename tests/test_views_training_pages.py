@@ -131,16 +131,18 @@ def console(qtbot):
     return made
 
 
-def test_a_traceback_is_one_click_away_and_can_be_copied(qapp, console):
+def test_a_traceback_is_one_click_away_and_can_be_copied(qapp, qtbot, console):
     console.log("Captured 12 backward nodes.")
     console.tell([FAILED])
     shown = console._view.toPlainText
-    assert "Show traceback" in shown() and "Error: no" not in shown()
+    qtbot.waitUntil(lambda: "Show traceback" in shown())
+    assert "Error: no" not in shown()
     console._view.anchorClicked.emit(QUrl("detail:1"))
-    assert "Hide traceback" in shown() and "Error: no" in shown()
+    qtbot.waitUntil(lambda: "Hide traceback" in shown() and "Error: no" in shown())
     theme.apply(qapp, "light")
-    assert "Error: no" in shown()
+    qtbot.waitUntil(lambda: "Error: no" in shown())
     console._view.anchorClicked.emit(QUrl("detail:1"))
+    qtbot.waitUntil(lambda: "Show traceback" in shown())
     assert "Error: no" not in shown()
     console.copy_all()
     copied = QGuiApplication.clipboard().text()
@@ -153,15 +155,35 @@ def test_the_console_keeps_the_newest_lines(monkeypatch, qtbot):
     monkeypatch.setattr(console_module, "MOST", 5)
     console = Console()
     qtbot.addWidget(console)
+    console.show()
+
+    def lines():
+        return [line[10:] for line in console._view.toPlainText().splitlines() if line]
+
     console.tell([FAILED])
+    qtbot.waitUntil(lambda: len(lines()) == 1)
     for number in range(7):
         console.log(f"line {number}")
     assert console.texts == [f"line {number}" for number in range(2, 7)]
-    lines = [line for line in console._view.toPlainText().splitlines() if line]
-    assert [line[10:] for line in lines] == console.texts
+    qtbot.waitUntil(lambda: lines() == console.texts)
     console.tell([FAILED])
     console._view.anchorClicked.emit(QUrl("detail:8"))
-    assert "Error: no" in console._view.toPlainText()
+    qtbot.waitUntil(lambda: "Error: no" in console._view.toPlainText())
+
+
+def test_lines_written_out_of_sight_are_there_when_the_page_is_opened(qtbot, console):
+    console.log("Seen at once.")
+    qtbot.waitUntil(lambda: "Seen at once." in console._view.toPlainText())
+    console.hide()
+    for number in range(3000):
+        console.log(f"line {number}")
+    assert console.texts[-1] == "line 2999" and len(console.texts) == console_module.MOST
+    console.show()
+    qtbot.waitUntil(lambda: "line 2999" in console._view.toPlainText(), timeout=30_000)
+    written = [line[10:] for line in console._view.toPlainText().splitlines() if line]
+    assert written == console.texts
+    bar = console._view.verticalScrollBar()
+    assert bar.value() == bar.maximum() > 0
 
 
 def test_standing_batch_by_batch_is_said_once(console):

@@ -25,18 +25,23 @@ class Columns:
 
     def append(self, *row: float | None) -> None:
         """Add a row; None becomes nan."""
-        if self._count == self._data.shape[1]:
-            grown = np.empty((len(self.names), 2 * self._count))
-            grown[:, : self._count] = self._data
-            self._data = grown
+        self._make_room(1)
         self._data[:, self._count] = [np.nan if value is None else value for value in row]
         self._count += 1
 
     def extend(self, rows: Array) -> None:
         """Add many rows at once, shape (columns, rows)."""
-        kept = self._data[:, : self._count]
-        self._data = np.concatenate([kept, rows, np.empty((len(self.names), 256))], axis=1)
-        self._count += rows.shape[1]
+        count = rows.shape[1]
+        self._make_room(count)
+        self._data[:, self._count : self._count + count] = rows
+        self._count += count
+
+    def _make_room(self, count: int) -> None:
+        """See to it that `count` more rows fit."""
+        if self._count + count > self._data.shape[1]:
+            grown = np.empty((len(self.names), max(2 * self._data.shape[1], self._count + count)))
+            grown[:, : self._count] = self._data[:, : self._count]
+            self._data = grown
 
     def cut(self, count: int) -> None:
         """Keep the first `count` rows."""

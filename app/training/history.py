@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable
+from itertools import groupby
+from operator import attrgetter
 
 import numpy as np
 
@@ -27,6 +29,10 @@ from app.training.layer_history import LayerHistory
 
 __all__ = ["Array", "Columns", "History"]
 
+_STEPS = ("step", "epoch", "loss", "samples", "seconds", "rate")
+_STEP = attrgetter(*_STEPS)
+
+
 class History:
     """The columns of one run. `add` takes the events as they come; views read what they draw.
 
@@ -42,7 +48,7 @@ class History:
     def clear(self) -> None:
         """Begin anew."""
         self.started: Started | None = None
-        self.steps = Columns("step", "epoch", "loss", "samples", "seconds", "rate")
+        self.steps = Columns(*_STEPS)
         self.rates_set = Columns("step", "rate")  # by hand
         self.parts = Columns("step")  # the losses of several outputs, a column `loss_<output>` each
         self.epochs = Columns("epoch", "step", "train_loss", "train_accuracy", "val_loss", "val_accuracy", "seconds")
@@ -63,13 +69,17 @@ class History:
         return self._gradient_steps["step"]
 
     def extend(self, events: Iterable[Event]) -> None:
-        for event in events:
-            self.add(event)
+        for steps, together in groupby(events, lambda event: type(event) is StepDone):
+            if steps:
+                self.steps.extend(np.array([*map(_STEP, together)], dtype=np.float64).T)
+            else:
+                for event in together:
+                    self.add(event)
 
     def add(self, event: Event) -> None:
         match event:
             case StepDone():
-                self.steps.append(event.step, event.epoch, event.loss, event.samples, event.seconds, event.rate)
+                self.steps.append(*_STEP(event))
             case LossParts():
                 names = tuple(f"loss_{name}" for name in event.outputs)
                 if self.parts.names[1:] != names:

@@ -47,7 +47,8 @@ class Saver:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._write, name="checkpoints", daemon=True)
                 self._thread.start()
-            self._condition.notify_all()
+            elif not self._rests(name):  # or it would wake, at every better epoch, to see that it has to wait
+                self._condition.notify_all()
 
     def told(self) -> list[Saved]:
         """What was written since the last call, and what could not be."""
@@ -87,8 +88,10 @@ class Saver:
     def _next(self) -> str | None:
         """The name of the state to write now; the best one may have to wait for a better."""
         names = sorted(self._waiting, key=lambda name: (name == checkpoint.LAST, name == checkpoint.BEST))
-        rests = not self._closing and monotonic() < self._rested
-        return next((name for name in names if name != checkpoint.BEST or not rests), None)
+        return next((name for name in names if not self._rests(name)), None)
+
+    def _rests(self, name: str) -> bool:
+        return name == checkpoint.BEST and not self._closing and monotonic() < self._rested
 
     def _patience(self) -> float | None:
         """Seconds until there is something to do that nobody will call for."""

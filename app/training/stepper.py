@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from app.training.choices import CLOSURE, PLATEAU, make_loss, make_optimizer, make_schedule
 from app.training.config import TrainingConfig
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
+_NO_PARTS: Mapping[str, Tensor] = MappingProxyType({})
 
-@dataclass(frozen=True)
-class Batch:
+
+class Batch(NamedTuple):
     """What came of a batch: its loss on the device, detached, how many samples were right, and whether a step came.
 
     `parts` are the losses of several outputs, detached.
@@ -55,6 +56,9 @@ class Stepper:
 
             self.average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(config.ema), use_buffers=True)
         self.forward: Callable[..., Any] = torch.compile(model) if config.compile else model
+        # Asked at every step, so answered once: a step of a small net takes less than a millisecond.
+        self._several = hasattr(self.loss, "losses")
+        self._clips = config.clip_value is not None or config.clip_norm is not None
         self._checked = False
         self.set_by_hand = False  # the rate, since the loop last looked
         self.waiting = 0  # batches whose gradients the optimizer has not had yet
@@ -93,6 +97,8 @@ class Stepper:
 
     def output(self, module: Callable[..., Any], inputs: Tensor) -> Any:
         """What the net gives, in the precision of the run."""
+        if not (self.config.amp or self.config.channels_last):
+            return module(inputs)
         import torch
 
         if self.config.channels_last and inputs.ndim == 4:
@@ -104,21 +110,21 @@ class Stepper:
 
     def measured(self, output: Any, labels: Tensor, others: Tensor | None = None, share: float = 1.0) -> Tensor:
         """The loss, in the precision of the run; `others` and `share` are of mixed samples, see `recipes.mixed`."""
-        import torch
-
         if not self.config.amp:
             return self._measured(output, labels, others, share)
+        import torch
+
         with torch.autocast(self.kind, dtype=getattr(torch, self.config.amp)):
             return self._measured(output, labels, others, share)
 
     def _measured(self, output: Any, labels: Tensor, others: Tensor | None, share: float) -> Tensor:
-        from app.training.recipes import mixed_loss
-
         output, known = self.task.ready(output), self.task.targets(labels)
         if others is None:
             loss: Tensor = self.loss(output, known)
             return loss
-        if hasattr(self.loss, "losses"):  # of several outputs, each of which is mixed for itself
+        from app.training.recipes import mixed_loss
+
+        if self._several:  # of several outputs, each of which is mixed for itself
             loss = self.loss(output, known, others, share)
             return loss
         return mixed_loss(self.loss, output, known, others, share)
@@ -126,14 +132,12 @@ class Stepper:
     @property
     def parts(self) -> Mapping[str, Tensor]:
         """The losses of several outputs that were measured last, detached; nothing where there is one loss."""
-        found: Mapping[str, Tensor] = getattr(self.loss, "parts", {})
-        return found
+        return self.loss.parts if self._several else _NO_PARTS  # type: ignore[return-value]
 
     @property
     def chief_loss(self) -> nn.Module:
         """The loss of the output that accuracy and metrics are measured on."""
-        losses = getattr(self.loss, "losses", None)
-        return self.loss if losses is None else losses[0]
+        return self.loss.losses[0] if self._several else self.loss  # type: ignore[index,return-value]
 
     def take(
         self,
@@ -163,11 +167,11 @@ class Stepper:
         return Batch(loss.detach(), self.task.correct(output, labels), updated, self.parts)
 
     def _run(self, inputs: Tensor, labels: Tensor) -> tuple[Any, Tensor]:
-        from app.training.recipes import mixed
-
         if not self.config.mixup:
             output = self._output(inputs, labels)
             return output, self.measured(output, labels)
+        from app.training.recipes import mixed
+
         inputs, others, share = mixed(inputs, self.config.mixup)
         output = self._output(inputs, labels)
         return output, self.measured(output, labels, others, share)
@@ -212,6 +216,8 @@ class Stepper:
         self._moved()
 
     def _clip(self) -> None:
+        if not self._clips:
+            return
         from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
         if self.config.clip_value is not None:

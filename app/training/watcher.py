@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 FLUSH_EVERY = 0.05
-# Seconds between two measurements at least, and the share of the time that they may take: together 2 % of a run that
-# may lose 5 % to all that is seen of it.
-NORMS = (0.025, 0.008)
-LOOKS = (0.5, 0.01)
+# Seconds between two measurements at least, and the share of the time that they may take: together 1.3 % of a run that
+# may lose 5 % to all that is seen of it, the window's pictures included.
+NORMS = (0.05, 0.005)
+LOOKS = (0.5, 0.006)
 MEMORY = (memory.EVERY, 0.002)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
+from time import perf_counter
 
-from PySide6.QtCore import QUrl, Slot
-from PySide6.QtGui import QFontMetricsF, QGuiApplication, QTextBlockFormat, QTextCharFormat, QTextCursor
+from PySide6.QtCore import QTimer, QUrl, Slot
+from PySide6.QtGui import QFontMetricsF, QGuiApplication, QShowEvent, QTextBlockFormat, QTextCharFormat, QTextCursor
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QStackedLayout, QTextBrowser, QVBoxLayout, QWidget
 
-from app.training.events import Event, Paused, Resumed
+from app.training.events import Event, Paused, Resumed, StepDone
 from app.views import theme
 from app.views.training.report import Line, lines_of
 from app.views.training.session import Run
@@ -18,6 +20,7 @@ from app.views.widgets.button import Button
 from app.views.widgets.empty import EmptyState
 
 MOST = 2000  # lines
+SLICE = 0.006  # seconds of writing in one turn of the event loop
 
 
 @dataclass
@@ -34,22 +37,28 @@ class Console(QWidget):
         super().__init__(parent)
         self._entries: deque[_Entry] = deque(maxlen=MOST)
         self._first = 0  # the number of the oldest entry that is still here
+        self._next = 0  # the number of the first entry that is not written into the view
         self._epochs = 0
         self._standing = False
+        self._place: int | None = None  # where a view that is written anew is to be scrolled to
         self._view = QTextBrowser()
         self._view.setOpenLinks(False)
         self._view.setFrameShape(QFrame.Shape.NoFrame)
         # It fills its page: no field's border round it.
         self._view.setStyleSheet("QTextBrowser { border: none; border-radius: 0; }")
         self._view.setUndoRedoEnabled(False)
+        self._view.document().setMaximumBlockCount(MOST)  # an entry is a block
         self._view.anchorClicked.connect(self._toggle)
         self._copy = Button("Copy all", "flat", "copy")
         self._clear = Button("Clear", "flat", "trash")
         self._copy.clicked.connect(self.copy_all)
         self._clear.clicked.connect(self.clear)
+        self._writing = QTimer(self)
+        self._writing.setSingleShot(True)
+        self._writing.timeout.connect(self._write_some)
         self._build()
-        theme.manager().changed.connect(self._write_all)
         self._write_all()
+        theme.manager().changed.connect(self._write_all)
 
     def _build(self) -> None:
         tools = QHBoxLayout()
@@ -111,6 +120,8 @@ class Console(QWidget):
     def tell(self, events: list[Event]) -> None:
         """Write what these events are worth."""
         for event in events:
+            if type(event) is StepDone:
+                continue  # nearly all are, and it is worth no line
             if isinstance(event, Paused):
                 # A run that is taken batch by batch stands after each of them; that is said once.
                 if self._standing:
@@ -123,30 +134,51 @@ class Console(QWidget):
 
     def _add(self, entry: _Entry) -> None:
         if len(self._entries) == MOST:
-            self._entries.popleft()
             self._first += 1
-            cursor = QTextCursor(self._view.document().firstBlock())
-            cursor.movePosition(QTextCursor.MoveOperation.NextBlock, QTextCursor.MoveMode.KeepAnchor)
-            cursor.removeSelectedText()
         self._entries.append(entry)
         self._stack.setCurrentIndex(1)
+        self._write_soon()
+
+    def _write_soon(self) -> None:
+        """Lines that nobody sees are not laid out: an epoch of a small net takes less than a frame."""
+        if self._view.isVisible() and not self._writing.isActive():
+            self._writing.start(0)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        QTimer.singleShot(0, self, self._write_soon)  # the view is shown after its page
+
+    @Slot()
+    def _write_some(self) -> None:
+        """Write what is not written yet, a slice a turn of the event loop."""
+        self._next = max(self._next, self._first)
         bar = self._view.verticalScrollBar()
         at_end = bar.value() >= bar.maximum() - 4
-        self._write(entry, self._first + len(self._entries) - 1)
+        began = perf_counter()
+        for entry in islice(self._entries, self._next - self._first, None):
+            self._write(entry, self._next)
+            self._next += 1
+            if perf_counter() - began > SLICE:
+                break
         if at_end:
             bar.setValue(bar.maximum())
+        if self._next < self._first + len(self._entries):
+            self._write_soon()
+        elif self._place is not None:
+            bar.setValue(self._place)
+            self._place = None
 
     @Slot()
     def _write_all(self) -> None:
         """Write every line anew: in other colours, or with a detail opened."""
-        place = self._view.verticalScrollBar().value()
+        bar = self._view.verticalScrollBar()
+        self._place = bar.value() if self._view.isVisible() and bar.value() < bar.maximum() - 4 else None
         self._view.clear()
         self._view.document().setDocumentMargin(12)
         self._view.setFont(theme.font("code"))
-        for number, entry in enumerate(self._entries, start=self._first):
-            self._write(entry, number)
-        self._view.verticalScrollBar().setValue(place)
+        self._next = self._first
         self._stack.setCurrentIndex(1 if self._entries else 0)
+        self._write_soon()
 
     def _write(self, entry: _Entry, number: int) -> None:
         """One block of text: the time, the line, and where there is a detail the link to it."""

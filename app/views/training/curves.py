@@ -28,7 +28,7 @@ from app.views.widgets.empty import EmptyState
 from app.views.widgets.segmented import Segmented
 
 FASTEST = 0.1  # seconds between two redraws at least
-SHARE = 0.02  # of the time may go into redrawing; a slower machine gets fewer pictures, not a slower run
+SHARE = 0.01  # of the time may go into redrawing; a slower machine gets fewer pictures, not a slower run
 STAGGER = 20  # milliseconds between the redraws of two charts
 
 
