@@ -184,7 +184,7 @@ def test_the_loss_chart_has_a_curve_and_a_name_for_each_output(qtbot: Any) -> No
     chart.redraw()
     assert [entry.label for entry in chart.entries(None)] == ["train", "validation", "digit", "again"]
     train_curve, held_out = chart.parts._curves[1]
-    assert len(train_curve.getData()[0]) == len(history.steps) and len(held_out.getData()[0]) == 2
+    assert len(train_curve.points()[0]) == len(history.steps) and len(held_out.points()[0]) == 2
 
 
 def test_a_column_may_be_a_further_target(qtbot: Any, tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_it_is_drawn_in_both_themes_and_by_every_axis(qtbot, qapp, shown, choice
     corner = rect.mapTo(shown, centre(rect))
     ramp = {QImage_rgb(color) for color in theme.heat_table()}
     assert picture.pixel(corner) & 0xFFFFFF in ramp
-    x, y = shown.loss._smooth.getData()
+    x, y = shown.loss._smooth.points()
     assert len(x) > 10 and np.isfinite(y).all()
 
 

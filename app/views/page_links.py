@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from app.views.main_window import MainWindow
     from app.views.training.session import Run
 
-STRIPS = 0.5  # seconds between two paintings of the gradient strips
+STRIPS = 1.0  # seconds between two paintings of the gradient strips
 MOVED_ON = "The drawing has moved on"
 
 STATES = {

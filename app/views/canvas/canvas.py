@@ -186,8 +186,10 @@ class Canvas(QWidget):
         An empty mapping takes the strips away.
         """
         self.scene.set_gradients(norms, low, high)
-        self._gradient_bounds = (f"{low:.2g}", f"{high:.2g}") if norms else None
-        self._show_heat()
+        bounds = (f"{low:.2g}", f"{high:.2g}") if norms else None
+        if bounds != self._gradient_bounds:
+            self._gradient_bounds = bounds
+            self._show_heat()
 
     def set_costs(self, shares: Mapping[str, float], words: Mapping[str, str], caption: str = "") -> None:
         """Colour nodes by their share of a whole, on a log scale up to 1; `words` stand on them.

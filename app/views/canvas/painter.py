@@ -293,19 +293,24 @@ def paint_note(painter: QPainter, area: QRectF, text: str, color: str) -> None:
 
 def heat_cells(norms: list[float | None], low: float, high: float) -> QPixmap:
     """The gradient strip, one pixel a cell, oldest left, on a log scale from `low` to `high`; None is a hole."""
+    from array import array
     from math import isfinite, log10
 
     from PySide6.QtGui import QImage
 
-    image = QImage(max(len(norms), 1), 1, QImage.Format.Format_ARGB32)
-    image.fill(theme.current().sunken)
+    now, ramp = theme.current(), theme.heat_table()
+    hole, error = now.sunken.rgba(), now.error.rgba()
     span = log10(high / low) if high > low > 0 else 1.0
-    for i, norm in enumerate(norms):
+
+    def color(norm: float | None) -> int:
         if norm is None:
-            continue
+            return hole
         if not isfinite(norm):
-            image.setPixelColor(i, 0, theme.current().error)
-            continue
+            return error
         at = log10(max(norm, 1e-30) / low) / span if low > 0 else 0.0
-        image.setPixelColor(i, 0, theme.heat(at))
-    return QPixmap.fromImage(image)
+        red, green, blue = ramp[round(min(max(at, 0.0), 1.0) * 255)]
+        return 0xFF000000 | red << 16 | green << 8 | blue
+
+    # In one piece: each call into Qt may hand the interpreter to a run, and wait until it gets it back.
+    cells = array("I", map(color, norms or [None]))
+    return QPixmap.fromImage(QImage(cells.tobytes(), len(cells), 1, 4 * len(cells), QImage.Format.Format_ARGB32))

@@ -24,6 +24,7 @@ class FigureAxis(pg.AxisItem):
         self._kind: Scale = kind
         super().__init__(orientation)
         self._room = ROOM[orientation]
+        self.enableAutoSIPrefix(False)  # labels are in the words of `figures`; it would lay out a title at every change
         self.setStyle(tickLength=0, hideOverlappingLabels=False, autoExpandTextSpace=False, autoReduceTextSpace=False)
         self.restyle()
 

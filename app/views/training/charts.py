@@ -12,10 +12,11 @@ from app.views import theme
 from app.views.training import figures, series
 from app.views.training.axis import Scale
 from app.views.training.card import Card, Entry
+from app.views.training.curve import Curve
 from app.views.training.evaluation_curves import ScoreCurves, has_accuracy
 from app.views.training.loss_parts import LossParts
 from app.views.training.overlays import Overlays, accuracies, smoothed_loss
-from app.views.training.plot import Curve, Dots, StepPlot
+from app.views.training.plot import Dots, StepPlot
 from app.views.training.readout import Row
 from app.views.training.series import Floats, Smoother
 from app.views.training.timescale import Mode, TimeScale
@@ -59,9 +60,6 @@ class Chart(Card):
     def restyle(self) -> None:
         """Take colours and fonts from the theme in force."""
         self.plot.restyle()
-        for item in self.plot.getPlotItem().items:
-            if isinstance(item, Curve):
-                item.restyle()
 
     def show_legend(self, index: int | None = None) -> None:
         self.legend.set_entries(self.entries(index))
@@ -98,7 +96,7 @@ class LossChart(Chart):
 
     def __init__(self) -> None:
         super().__init__("Loss")
-        self._raw = Curve(self.plot, 0, 1.0, 0.38)
+        self._raw = Curve(self.plot, 0, 1.0, 0.38, smooth=False)
         self._smooth = Curve(self.plot, 0, 2.0)
         self._validation = Curve(self.plot, 1, 1.5)
         self._dots = Dots(self.plot, 1)
@@ -157,9 +155,9 @@ class LossChart(Chart):
         self._left_out = self._log and bool(np.any(thin_y <= 0))
         shown = [self._level(values) for values in (thin_y, smooth_y, epoch_y)]
         raw_visible = self._smoother.weight > 0
-        self._raw.setData(thin_x, shown[0]) if raw_visible else self._raw.setData([], [])
-        self._smooth.setData(*((smooth_x, shown[1]) if raw_visible else (thin_x, shown[0])))
-        self._validation.setData(epoch_x, shown[2])
+        self._raw.set_points(thin_x, shown[0]) if raw_visible else self._raw.clear()
+        self._smooth.set_points(*((smooth_x, shown[1]) if raw_visible else (thin_x, shown[0])))
+        self._validation.set_points(epoch_x, shown[2])
         self._dots.set_points(epoch_x, shown[2])
         others = self.others.redraw(self.scale.mode, self._smoother.weight, self._level)
         parts = self.parts.redraw(self.history, self.scale, self._smoother.weight, self._level)
@@ -230,7 +228,7 @@ class AccuracyChart(Chart):
         levels = [100 * epochs[name][window] for name in ("train_accuracy", "val_accuracy")]
         for (curve, dots), y in zip(self._curves, levels, strict=True):
             thin_x, thin_y = series.thin_peaks(x[window], y, self.plot.pixels // 2)
-            curve.setData(thin_x, thin_y)
+            curve.set_points(thin_x, thin_y)
             dots.set_points(thin_x, thin_y)
         scores_x, *scores = self._scores.redraw(self.history, self.scale)
         scored = [y[self._window(scores_x)] for y in scores]
@@ -282,7 +280,7 @@ class ThroughputChart(Chart):
             counts[-1] = samples[ends[-2] + 1 : ends[-1] + 1].sum()
             self._rates = counts / np.maximum(np.diff(seconds[ends]), 1e-9)
             self._x = x[window][ends[1:]]
-        self._curve.setData(self._x, self._rates)
+        self._curve.set_points(self._x, self._rates)
         if self._rates.size:
             top = series.snapped(0.0, float(self._rates.max()), 0.0)[1]
             self.plot.set_y_range(0.0, top)

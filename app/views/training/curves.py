@@ -29,6 +29,7 @@ from app.views.widgets.segmented import Segmented
 
 FASTEST = 0.1  # seconds between two redraws at least
 SHARE = 0.01  # of the time may go into redrawing; a slower machine gets fewer pictures, not a slower run
+BESIDE = 2  # charts that are redrawn beside the loss; the others follow in turn
 STAGGER = 20  # milliseconds between the redraws of two charts
 
 
@@ -73,6 +74,7 @@ class Curves(QWidget):
         self._cursor: tuple[Chart, int] | None = None
         self._drawn = (-1, -1, -1, -1)
         self._waiting: list[Chart] = []  # charts that the redraw under way has not reached
+        self._stale: list[Chart] = []  # charts that show less than the history has, the oldest picture first
         self.redraw_seconds = 0.0  # of the last redraw, painting left out
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
@@ -231,21 +233,35 @@ class Curves(QWidget):
             chart.plot.paint_seconds = 0.0
         return seconds
 
-    def _redraw_if_new(self) -> None:
+    def _sizes(self) -> tuple[int, int, int, int]:
         history = self._history
-        sizes = (len(history.steps), len(history.epochs), len(history.memory), len(history.gradients))
-        if sizes != self._drawn and self.isVisible():
+        return len(history.steps), len(history.epochs), len(history.memory), len(history.gradients)
+
+    def _redraw_if_new(self, every: bool = False) -> None:
+        """Redraw the loss and the charts whose pictures are the oldest; `every` one that shows less than there is."""
+        if not self.isVisible() or self._waiting:
+            return
+        if (sizes := self._sizes()) != self._drawn:
             self._drawn = sizes
-            self.redraw_seconds = 0.0
-            self._end = series.grown(self._reach(), self._end) or 1.0
-            self._waiting = list(self.charts)
-            self._redraw_next()
+            self._stale += [chart for chart in self.charts if chart not in self._stale]
+        if not self._stale:
+            return
+        self.redraw_seconds = 0.0
+        end, self._end = self._end, series.grown(self._reach(), self._end) or 1.0
+        if every or end != self._end:
+            self._waiting = list(self.charts)  # on one x axis, always
+        else:
+            others = [chart for chart in self._stale if chart is not self.loss]
+            self._waiting = [self.loss] * (self.loss in self._stale) + others[:BESIDE]
+        self._redraw_next()
 
     def _redraw_next(self) -> None:
         """One chart a turn of the event loop, so that none of its turns is long."""
         if not self._waiting:
             return
         chart, *self._waiting = self._waiting
+        if chart in self._stale:
+            self._stale.remove(chart)
         began = perf_counter()
         if self._following:
             self._range = (0.0, self._end)
@@ -259,10 +275,12 @@ class Curves(QWidget):
         self.redraw_seconds += perf_counter() - began
         if self._waiting:
             QTimer.singleShot(STAGGER, self, self._redraw_next)
+        elif self._stale or self._sizes() != self._drawn:
+            self.refresh()
 
     def redraw(self) -> None:
         """Bring every chart up to the history now."""
-        self._waiting = []
+        self._waiting, self._stale = [], []
         began = perf_counter()
         if self._following:
             self._end = series.grown(self._reach(), self._end) or 1.0
@@ -309,7 +327,7 @@ class Curves(QWidget):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self._redraw_if_new()
+        self._redraw_if_new(every=True)
 
     def sizeHint(self) -> QSize:
         return QSize(980, 304)

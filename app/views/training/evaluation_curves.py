@@ -10,7 +10,8 @@ from app.training.history import History
 from app.training.scores import is_share, label_of
 from app.views.training import figures
 from app.views.training.card import Entry
-from app.views.training.plot import Curve, StepPlot
+from app.views.training.curve import Curve
+from app.views.training.plot import StepPlot
 from app.views.training.series import Floats
 from app.views.training.timescale import TimeScale
 
@@ -42,7 +43,7 @@ class ScoreCurves:
         factor = 100 if has_accuracy(history) else 1
         levels = [factor * history.scores[name] for name in names]
         for place, curve in enumerate(self._curves):
-            curve.setData(*((x, levels[place]) if place < len(levels) else (x[:0], x[:0])))
+            curve.set_points(*((x, levels[place]) if place < len(levels) else (x[:0], x[:0])))
         return [x, *levels]
 
     def entries(self, history: History, epoch: int) -> Sequence[Entry]:

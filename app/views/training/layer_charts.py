@@ -10,8 +10,9 @@ from app.training.layer_history import spread
 from app.views import theme
 from app.views.training import figures, series
 from app.views.training.charts import Chart
+from app.views.training.curve import Curve
 from app.views.training.gradient_map import NO_GRADIENT, HeatLayer, samples_at
-from app.views.training.plot import Curve, StepPlot
+from app.views.training.plot import StepPlot
 from app.views.training.readout import Row
 from app.views.widgets.segmented import Segmented
 
@@ -84,8 +85,8 @@ class RatioChart(Chart):
         steps, ratios = self.ratios
         with np.errstate(divide="ignore", invalid="ignore"):
             levels = np.log10(np.where(ratios > 0, ratios, np.nan))
-        self._curve.setData(self.scale.of(steps), levels)
-        self._usual.setData(np.array(self.plot.view.viewRange()[0]), np.full(2, np.log10(USUAL)))
+        self._curve.set_points(self.scale.of(steps), levels)
+        self._usual.set_points(np.array(self.plot.view.viewRange()[0]), np.full(2, np.log10(USUAL)))
         shown = np.append(levels[np.isfinite(levels)], np.log10(USUAL))
         self.plot.set_y_range(float(np.floor(shown.min() - 0.2)), float(np.ceil(shown.max() + 0.2)))
         newest = ratios[-1] if len(ratios) else np.nan

@@ -9,7 +9,8 @@ import numpy as np
 from app.training.history import History
 from app.views.training import figures, series
 from app.views.training.card import Entry
-from app.views.training.plot import Curve, StepPlot
+from app.views.training.curve import Curve
+from app.views.training.plot import StepPlot
 from app.views.training.series import Floats, Smoother
 from app.views.training.timescale import TimeScale
 
@@ -44,15 +45,15 @@ class LossParts:
         validated = scale.of(history.scores["step"], history.scores["seconds"])
         for number, (train, validation) in enumerate(self._curves):
             if number >= len(names):
-                train.setData([], [])
-                validation.setData([], [])
+                train.clear()
+                validation.clear()
                 continue
             smoother = self._smoothers[number]
             smoother.extend(history.parts[names[number]][len(smoother) :])
             thin_x, thin_y = series.thin(x[window], smoother.values[window], self._plot.pixels // 2)
-            train.setData(thin_x, level(thin_y))
+            train.set_points(thin_x, level(thin_y))
             held_out = history.scores[names[number]] if names[number] in history.metrics else validated[:0]
-            validation.setData(validated[: len(held_out)], level(held_out))
+            validation.set_points(validated[: len(held_out)], level(held_out))
             seen += [level(thin_y), level(held_out)]
         return seen
 

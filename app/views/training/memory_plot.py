@@ -11,8 +11,8 @@ from app.views import theme
 from app.views.training import figures, series
 from app.views.training.card import Entry
 from app.views.training.charts import Chart
+from app.views.training.curve import Curve
 from app.views.training.figures import MEBIBYTE
-from app.views.training.plot import Curve
 from app.views.training.readout import Row
 
 
@@ -45,10 +45,10 @@ class MemoryChart(Chart):
         top = 0.0
         for curve, name in zip((self._allocated, self._reserved, self._peak), names, strict=True):
             if not name:
-                curve.setData([], [])
+                curve.clear()
                 continue
             thin_x, thin_y = series.thin_peaks(x[window], memory[name][window] / MEBIBYTE, self.plot.pixels // 2)
-            curve.setData(thin_x, thin_y)
+            curve.set_points(thin_x, thin_y)
             finite = thin_y[np.isfinite(thin_y)]
             top = max(top, float(finite.max()) if finite.size else 0.0)
         self._allocated.fill_to(0.0, 0.45 if self.of_device else 0.2)

@@ -10,7 +10,8 @@ import numpy as np
 from app.training.history import History
 from app.views.training import figures, series
 from app.views.training.card import Entry
-from app.views.training.plot import Curve, StepPlot
+from app.views.training.curve import Curve
+from app.views.training.plot import StepPlot
 from app.views.training.series import Floats, Smoother
 from app.views.training.timescale import Mode, TimeScale
 
@@ -61,7 +62,7 @@ class Overlays:
     def set_runs(self, others: Sequence[Other]) -> None:
         """Show these runs, as many as there are colours."""
         for line in self._lines:
-            self._plot.removeItem(line.curve)
+            self._plot.drop(line.curve)
         shown = list(zip(others, COLORS, strict=False))
         self._lines = [_Line(other, Curve(self._plot, color, 1.5), color) for other, color in shown]
 
@@ -76,7 +77,7 @@ class Overlays:
             x = TimeScale(line.other.history, mode).of(steps, seconds)
             window = series.visible(x, low, high)
             thin_x, thin_y = series.thin(x[window], values[window], self._plot.pixels // 2)
-            line.curve.setData(thin_x, level(thin_y))
+            line.curve.set_points(thin_x, level(thin_y))
             seen.append(level(thin_y))
         return seen
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isfinite
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyqtgraph as pg
@@ -17,6 +17,9 @@ from app.views import theme
 from app.views.training import series
 from app.views.training.axis import FigureAxis, Scale
 from app.views.training.readout import Readout
+
+if TYPE_CHECKING:
+    from app.views.training.curve import Curve
 
 EPOCH_ROOM = 58  # pixels between two lines of epochs: a label goes there
 
@@ -190,6 +193,7 @@ class StepPlot(pg.PlotWidget):
         self.left = left or FigureAxis("left", kind)
         self.bottom = FigureAxis("bottom", "count")
         super().__init__(viewBox=self.view, axisItems={"left": self.left, "bottom": self.bottom})
+        self.curves: list[Curve] = []
         self.paint_seconds = 0.0
         self.pointer_y = 0.0  # of the view, where the pointer was last
         item = self.getPlotItem()
@@ -217,6 +221,8 @@ class StepPlot(pg.PlotWidget):
         self.bottom.restyle()
         self.backdrop.update()
         self.readout.update()
+        for curve in self.curves:
+            curve.restyle()
 
     def set_x_range(self, low: float, high: float) -> None:
         if high > low and self.view.viewRange()[0] != [low, high]:
@@ -231,6 +237,12 @@ class StepPlot(pg.PlotWidget):
     def pixels(self) -> int:
         """The width of the view."""
         return max(1, int(self.view.width()))
+
+    def drop(self, curve: Curve) -> None:
+        """Take a curve away."""
+        self.curves.remove(curve)
+        curve.setParentItem(None)
+        self.scene().removeItem(curve)
 
     def clear_cursor(self) -> None:
         self.cursor_line.show_at(None)
@@ -261,36 +273,6 @@ class StepPlot(pg.PlotWidget):
         began = perf_counter()
         super().paintEvent(event)
         self.paint_seconds += perf_counter() - began
-
-
-class Curve(pg.PlotCurveItem):
-    """A line of one series; thick lines are drawn smooth."""
-
-    def __init__(
-        self, plot: StepPlot, series: int, width: float = 1.0, opacity: float = 1.0, dashed: bool = False
-    ) -> None:
-        super().__init__(antialias=True, connect="finite", skipFiniteCheck=True)
-        self._series, self._width, self._opacity, self._dashed = series, width, opacity, dashed
-        self._plot = plot
-        plot.addItem(self, ignoreBounds=True)
-        self.restyle()
-
-    @property
-    def color(self) -> QColor:
-        return theme.current().series[self._series] if self._series >= 0 else theme.current().text
-
-    def restyle(self) -> None:
-        pen = QPen(theme.faded(self.color, self._opacity), self._width)
-        pen.setCosmetic(True)
-        pen.setJoinStyle(Qt.PenJoinStyle.RoundJoin)
-        if self._dashed:
-            pen.setDashPattern([5, 3])
-        self.setPen(pen)
-
-    def fill_to(self, level: float, opacity: float) -> None:
-        """Fill down to `level`."""
-        self.setFillLevel(level)
-        self.setBrush(theme.faded(self.color, opacity))
 
 
 class Dots(Layer):

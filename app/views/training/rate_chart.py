@@ -10,7 +10,7 @@ from PySide6.QtGui import QColor
 from app.views import theme
 from app.views.training import figures, series
 from app.views.training.charts import Chart
-from app.views.training.plot import Curve
+from app.views.training.curve import Curve
 from app.views.training.readout import Row
 
 
@@ -27,7 +27,7 @@ class RateChart(Chart):
         x, rates = self.scale.of_steps(), self.history.steps["rate"]
         window = self._window(x)
         thin_x, thin_y = series.thin_peaks(x[window], rates[window], self.plot.pixels // 2)
-        self._curve.setData(thin_x, thin_y)
+        self._curve.set_points(thin_x, thin_y)
         finite = thin_y[np.isfinite(thin_y)]
         if finite.size and finite.max() > 0:
             self.plot.set_y_range(0.0, 1.12 * float(finite.max()))

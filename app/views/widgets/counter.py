@@ -66,7 +66,8 @@ class Counter(QWidget):
         if same and [v for _, v in fields] == [f.value for f in self._figures]:
             return
         old = self._widths if same else [0.0] * len(fields)
-        self._figures = tuple(_Figure(caption, value) for caption, value in fields)
+        known = {(f.caption.text, f.value): f for f in self._figures}
+        self._figures = tuple(known.get(field) or _Figure(*field) for field in fields)
         widths = [max(f.width, w) for f, w in zip(self._figures, old, strict=True)]
         if widths != self._widths:
             self._widths = widths
