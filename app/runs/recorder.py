@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Protocol
@@ -41,6 +42,7 @@ LOOK = 2.0  # seconds between two writings of the record
 
 _STEPS = ("step", "epoch", "loss", "samples", "seconds", "rate")
 _EPOCHS = ("epoch", "step", "train_loss", "train_accuracy", "val_loss", "val_accuracy", "seconds")
+_EPOCH = attrgetter(*_EPOCHS)
 _MEMORY = ("step", "seconds", "allocated", "reserved", "peak", "resident")
 
 
@@ -183,11 +185,10 @@ class Recorder:
 
     def _append(self, events: list[Event]) -> None:
         folder = self.kept.folder
-        for event in events:
-            if isinstance(event, EpochDone):
-                metrics = dict(event.metrics)
-                row = [*(getattr(event, column) for column in _EPOCHS), *metrics.values()]
-                tables.append(folder / store.EPOCHS, (*_EPOCHS, *metrics), [row])
+        epochs = [event for event in events if isinstance(event, EpochDone)]
+        for names, together in groupby(epochs, lambda event: tuple(name for name, _ in event.metrics)):
+            rows = [(*_EPOCH(event), *(value for _, value in event.metrics)) for event in together]
+            tables.append(folder / store.EPOCHS, (*_EPOCHS, *names), rows)
         for name, columns, kind in ((store.STEPS, _STEPS, StepDone), (store.MEMORY, _MEMORY, MemorySample)):
             rows = [*map(attrgetter(*columns), (event for event in events if isinstance(event, kind)))]
             if rows:

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 FLUSH_EVERY = 0.05
-# Seconds between two measurements at least, and the share of the time that they may take: together 1.3 % of a run that
+# Seconds between two measurements at least, and the share of the time that they may take: together 0.9 % of a run that
 # may lose 5 % to all that is seen of it, the window's pictures included.
-NORMS = (0.05, 0.005)
-LOOKS = (0.5, 0.006)
+NORMS = (0.05, 0.003)
+LOOKS = (0.5, 0.004)
 MEMORY = (memory.EVERY, 0.002)
 
 

@@ -27,7 +27,7 @@ from app.views.training.timescale import Mode, TimeScale
 from app.views.widgets.empty import EmptyState
 from app.views.widgets.segmented import Segmented
 
-FASTEST = 0.1  # seconds between two redraws at least
+FASTEST, SLOWEST = 0.1, 1.5  # seconds between two redraws, at least and at most
 SHARE = 0.01  # of the time may go into redrawing; a slower machine gets fewer pictures, not a slower run
 BESIDE = 2  # charts that are redrawn beside the loss; the others follow in turn
 STAGGER = 20  # milliseconds between the redraws of two charts
@@ -224,7 +224,7 @@ class Curves(QWidget):
         """The history may have grown: redraw soon, if this page is in sight."""
         if self.isVisible() and not self._timer.isActive():
             cost = self.redraw_seconds + self._painting()
-            self._timer.start(int(1000 * max(FASTEST, min(cost / SHARE, 1.0))))
+            self._timer.start(int(1000 * max(FASTEST, min(cost / SHARE, SLOWEST))))
 
     def _painting(self) -> float:
         """Seconds that painting took since the last redraw."""

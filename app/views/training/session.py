@@ -24,7 +24,7 @@ from app.training_thread import TrainingThread
 if TYPE_CHECKING:
     from app.runs.recorder import Recorder
 
-POLL, SLOWEST = 83, 250  # milliseconds between two polls: 12 times a second, at least 4
+POLL, SLOWEST = 83, 350  # milliseconds between two polls: 12 times a second, at least 3
 SHARE = 0.02  # of a processor for what follows a poll, painting included: the run computes with the same interpreter
 ETA_WINDOW = 30.0  # seconds of the run that the time left is judged by
 
