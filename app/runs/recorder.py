@@ -37,7 +37,7 @@ from app.training.events import (
 )
 from app.training.history import History
 
-EVERY = 0.5  # seconds between two writings
+EVERY = 1.0  # seconds between two writings
 LOOK = 2.0  # seconds between two writings of the record
 
 _STEPS = ("step", "epoch", "loss", "samples", "seconds", "rate")

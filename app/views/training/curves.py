@@ -247,9 +247,9 @@ class Curves(QWidget):
         if not self._stale:
             return
         self.redraw_seconds = 0.0
-        end, self._end = self._end, series.grown(self._reach(), self._end) or 1.0
-        if every or end != self._end:
-            self._waiting = list(self.charts)  # on one x axis, always
+        self._end = series.grown(self._reach(), self._end) or 1.0
+        if every:
+            self._waiting = list(self.charts)
         else:
             others = [chart for chart in self._stale if chart is not self.loss]
             self._waiting = [self.loss] * (self.loss in self._stale) + others[:BESIDE]
