@@ -42,7 +42,7 @@ def resnet18() -> Project:
 # Name: the project, and its epochs in a full and in a short measurement; the first of them warms up.
 NETS = {
     "digits net": (digits, 40, 6),
-    "3-layer MLP of 64": (mlp, 120, 20),
+    "3-layer MLP of 64": (mlp, 600, 20),
     "MNIST net": (mnist, 8, 3),
     "resnet18 at batch 16": (resnet18, 4, 2),
 }

@@ -1,7 +1,8 @@
 """One run of the example, or of another project, in the real window with everything live, in a process of its own.
 
-    python benchmarks/_window.py FOLDER EPOCHS [gaps] [PROJECT.tape]
+    python benchmarks/_window.py FOLDER EPOCHS [gaps] [own] [PROJECT.tape]
 
+With `own` the run is carried out in a process of its own, as under "Where it runs", else on a thread of the window.
 The run's own `model.py` and `train.py` are written into FOLDER as the window exports them, so that the same job can be
 run alone. Prints one JSON object: `epochs`, the run's clock at the end of each epoch; `steps` an epoch; and, with
 `gaps`, `idle` and `training`: the times between two turns of the event loop, in milliseconds. The clock that finds the
@@ -38,9 +39,11 @@ class WindowRun:
         return self.steps * (len(self.epochs) - 1) / (self.epochs[-1] - self.epochs[0])
 
 
-def measure(folder: Path, epochs: int, *, gaps: bool = False, project: Path | None = None) -> WindowRun:
-    """Make one run in a window of a new process."""
-    command = [sys.executable, __file__, str(folder), str(epochs), *(["gaps"] if gaps else [])]
+def measure(
+    folder: Path, epochs: int, *, gaps: bool = False, own: bool = False, project: Path | None = None
+) -> WindowRun:
+    """Make one run in a window of a new process; `own`: the run itself in one more."""
+    command = [sys.executable, __file__, str(folder), str(epochs), *(["gaps"] * gaps), *(["own"] * own)]
     command += [str(project)] if project is not None else []
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     answer: dict[str, Any] = json.loads(done.stdout)
@@ -49,10 +52,11 @@ def measure(folder: Path, epochs: int, *, gaps: bool = False, project: Path | No
     )
 
 
-def main(folder: Path, epochs: int, gaps: bool, opened: Path | None) -> None:
+def main(folder: Path, epochs: int, gaps: bool, own: bool, opened: Path | None) -> None:
     from PySide6.QtCore import QObject, Qt, QTimer
 
     from app.export.script import training_script
+    from app.remote.place import HERE, OWN_PROCESS
     from app.resources import path
     from app.settings import Settings
     from app.views import theme
@@ -96,6 +100,7 @@ def main(folder: Path, epochs: int, gaps: bool, opened: Path | None) -> None:
     def begin() -> None:
         idle.extend(turns.take())
         window.session.runEnded.connect(report)
+        window.session.place = OWN_PROCESS if own else HERE
         window.start_run()
         run = window.session.current
         assert run is not None, window.run_control.blocked
@@ -130,5 +135,6 @@ def main(folder: Path, epochs: int, gaps: bool, opened: Path | None) -> None:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-    given = [Path(each) for each in sys.argv[3:] if each != "gaps"]
-    main(Path(sys.argv[1]), int(sys.argv[2]), "gaps" in sys.argv[3:], given[0] if given else None)
+    words = sys.argv[3:]
+    given = [Path(each) for each in words if each not in ("gaps", "own")]
+    main(Path(sys.argv[1]), int(sys.argv[2]), "gaps" in words, "own" in words, given[0] if given else None)

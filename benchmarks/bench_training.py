@@ -1,10 +1,11 @@
 """Steps a second in the window with everything live, against the exported train.py alone (aim: at least 0.95).
 
-Live are the curves, the map of the layers, the gradient strips on the canvas, the counter and the memory. Both run the
-same job in a process of its own, in turns; the first epoch of each warms up, validation is part of both. Beside them
-stands the same script with a SummaryWriter: the loss of every step, and histograms of all weights every 50 steps.
+Live are the curves, the map of the layers, the gradient strips on the canvas, the counter and the memory. The run is
+carried out in a process of its own, and beside it on a thread of the window's process, as a person may choose. All do
+the same job, in turns; the first epoch of each warms up, validation is part of all. Beside them stands the same script
+with a SummaryWriter: the loss of every step, and histograms of all weights every 50 steps.
 
-    python benchmarks/bench_training.py [short] [NET ...]
+    python benchmarks/bench_training.py [short] [rounds=N] [NET ...]
 
 `short` is one round of a few epochs, to see that it runs.
 """
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -23,7 +25,7 @@ import _jobs
 import _window
 from _report import Figure, in_turns, publish
 
-ROUNDS = 11
+ROUNDS = 7
 WRITER = "train_writer.py"
 
 
@@ -53,34 +55,37 @@ def with_writer(text: str) -> str:
     return text
 
 
-def measured(name: str, folder: Path, short: bool) -> list[Figure]:
+def measured(name: str, folder: Path, short: bool, rounds: int) -> list[Figure]:
     """The figures of one net."""
-    epochs, rounds = (_jobs.NETS[name][2], 1) if short else (_jobs.NETS[name][1], ROUNDS)
+    epochs = _jobs.NETS[name][2] if short else _jobs.NETS[name][1]
     project = _jobs.write(name, folder)
     steps = _window.measure(folder, 2, project=project).steps  # writes train.py, and warms the file cache
     (folder / WRITER).write_text(with_writer((folder / "train.py").read_text("utf-8")), "utf-8")
 
-    def window() -> float:
-        return _window.measure(folder, epochs, project=project).steps_per_second
+    def window(own: bool) -> float:
+        return _window.measure(folder, epochs, own=own, project=project).steps_per_second
 
     def script(which: str = "train.py") -> float:
         return script_steps_per_second(folder, which, epochs, steps)
 
-    ours, theirs = in_turns(window, script, rounds=rounds)
-    writer, alone = in_turns(lambda: script(WRITER), script, rounds=1 if short else 3)
-    return [
-        Figure(f"{name}: in the window against train.py alone", "steps/s", ours, theirs, 0.95, True),
-        Figure(f"{name}: train.py with a SummaryWriter against train.py alone", "steps/s", writer, alone),
-    ]
+    figures = []
+    places = ((True, "in a process of its own, seen live"), (False, "on a thread of the window, seen live"))
+    for own, where in places:
+        ours, theirs = in_turns(partial(window, own), script, rounds=rounds)
+        figures.append(Figure(f"{name}: {where}, against train.py alone", "steps/s", ours, theirs, 0.95, True))
+    writer, alone = in_turns(partial(script, WRITER), script, rounds=min(rounds, 3))
+    what = f"{name}: train.py with a SummaryWriter against train.py alone"
+    return [*figures, Figure(what, "steps/s", writer, alone)]
 
 
 def main(arguments: list[str]) -> None:
     short = "short" in arguments
-    names = [each for each in arguments if each != "short"] or list(_jobs.NETS)
+    rounds = next((int(each.partition("=")[2]) for each in arguments if each.startswith("rounds=")), ROUNDS)
+    names = [each for each in arguments if each != "short" and "=" not in each] or list(_jobs.NETS)
     figures = []
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
-            figures += measured(name, Path(folder), short)
+            figures += measured(name, Path(folder), short, 1 if short else rounds)
     publish("training", figures)
 
 

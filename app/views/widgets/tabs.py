@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QFocusEvent, QPaintEvent
-from PySide6.QtWidgets import QSizePolicy, QTabBar, QWidget
+from PySide6.QtWidgets import QSizePolicy, QTabBar, QToolButton, QWidget
 
 from app.views import icons
 from app.views.theme import Theme, current
@@ -133,6 +133,10 @@ class ToolTabs(KeyboardFocus, QTabBar):
         painter = start(self)
         painter.fillRect(self.rect(), theme.window)
         painter.fillRect(0, self.height() - 1, self.width(), 1, theme.line)
+        # Where there is no room for all tabs, Qt's two arrows stand at the end, and no half of a tab under them.
+        arrows = [arrow.x() for arrow in self.findChildren(QToolButton) if arrow.isVisible()]
+        if arrows:
+            painter.setClipRect(0, 0, min(arrows), self.height())
         hovered = self.tabAt(self.mapFromGlobal(self.cursor().pos())) if self.underMouse() else -1
         for index, tab in enumerate(self._tabs):
             if self.isTabVisible(index):
