@@ -306,3 +306,15 @@ def test_a_legend_takes_a_second_line_before_it_leaves_out_the_names(qtbot) -> N
     legend.resize(int(0.7 * one_line), 18)
     legend.grab()
     assert legend.height() == 36 and all(label for label, _, _ in legend._places())
+
+
+def test_every_chart_catches_up_in_turn_when_nothing_more_is_told(qtbot, shown):
+    shown.follow()
+    redrawn = []
+    for chart in shown.charts:
+        chart.redraw = lambda chart=chart, redraw=chart.redraw: (redrawn.append(chart), redraw())
+    last = int(shown.history.steps["step"][-1])
+    shown.history.extend([StepDone(9, last + 1, 0.5, 64, 99.0, 0.001)])
+    shown.refresh()
+    qtbot.waitUntil(lambda: set(redrawn) == set(shown.charts))
+    assert redrawn[0] is shown.loss and redrawn.count(shown.loss) == 1

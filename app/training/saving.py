@@ -43,11 +43,12 @@ class Saver:
         with self._condition:
             if name not in (checkpoint.BEST, checkpoint.LAST):
                 self._condition.wait_for(lambda: not any(map(_by_step, self._waiting)))
+            replaces = name in self._waiting
             self._waiting[name] = (step, copy)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._write, name="checkpoints", daemon=True)
                 self._thread.start()
-            elif not self._rests(name):  # or it would wake, at every better epoch, to see that it has to wait
+            elif not (replaces and self._rests(name)):  # it knows until when that one has to wait
                 self._condition.notify_all()
 
     def told(self) -> list[Saved]:

@@ -77,9 +77,9 @@ class Curve(Layer):
         rect = self.boundingRect()
         (x0, x1), (y0, y1) = self._plot.view.viewRange()
         scale = rect.height() / (y1 - y0)
-        x = rect.left() + (self._x - x0) * (rect.width() / (x1 - x0))
+        x = np.clip(rect.left() + (self._x - x0) * (rect.width() / (x1 - x0)), -FAR, FAR)
         y = np.clip(rect.bottom() - (self._y - y0) * scale, -FAR, FAR)
-        path = pg.arrayToQPath(np.clip(x, -FAR, FAR), y, connect="finite", finiteCheck=True)
+        path = pg.arrayToQPath(x, y, connect="finite", finiteCheck=True)
         painter.setClipRect(rect)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, self._smooth)
         if self._level is not None:
