@@ -5,8 +5,9 @@ import pytest
 
 from app.training.control import Control
 from app.training.events import Paused, StepDone
-from app.training.inside import of_run, of_weights
+from app.training.inside import of_weights
 from app.training.loop import train
+from app.training.orders import LookInside
 from app.training.peek import activations, filters, of_values
 from tests.training_jobs import CONV_NET, SMALL_NET, job, losses, run
 
@@ -55,7 +56,7 @@ def test_looking_into_a_run_changes_none_of_its_numbers():
     for event in train(job(), control):
         events.append(event)
         if isinstance(event, Paused):
-            seen.append(control.call(of_run("linear1", 5)).result())
+            seen.append(control.call(LookInside("linear1", 5)).result())
             control.resume()
     assert losses(events) == losses(run(job()))
     (found,) = seen

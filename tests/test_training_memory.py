@@ -14,6 +14,7 @@ from app.training.config import Choice
 from app.training.control import Control
 from app.training.events import Paused
 from app.training.loop import train
+from app.training.orders import TellMemory
 from tests.training_jobs import CONV_NET, SGD, SMALL_NET, adam, job, losses, run
 
 
@@ -25,7 +26,7 @@ def measured(a_job):
     for event in train(a_job, control):
         events.append(event)
         if isinstance(event, Paused):
-            found.append(control.call(memory_report.of_run).result())
+            found.append(control.call(TellMemory()).result())
             control.resume()
     return found[0], losses(events)
 

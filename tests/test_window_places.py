@@ -13,7 +13,7 @@ import pytest
 from PySide6.QtWidgets import QApplication, QInputDialog
 from pytestqt.qtbot import QtBot
 
-from app.remote import process
+from app.remote import process, spare
 from app.runs import store
 from app.settings import Settings
 from app.training.events import to_json
@@ -48,6 +48,7 @@ def window(qtbot: QtBot, qapp: QApplication) -> Iterator[MainWindow]:
     assert made.session.close_and_wait()
     settings.processes = 0
     made.background.close()
+    spare.dismiss()
 
 
 @pytest.fixture
@@ -105,6 +106,31 @@ def test_a_process_of_its_own_is_killed_and_the_window_lives_on(qtbot, window, s
     window.run_control.run()  # the next one, which the closing of the window ends
     reach(qtbot, window, "running", 5)
     assert window.session.close_and_wait() and not alive(started[-1])
+
+
+def test_a_run_is_in_a_process_of_its_own_that_waits_for_it_unless_somebody_chose_otherwise(qtbot, window, monkeypatch):
+    """The place of a window in which nobody has chosen one."""
+    monkeypatch.setattr("app.settings.PROCESSES", 1)
+    monkeypatch.setattr("app.views.places_control.IDLE", 0)
+    own, here = (window.actions_by_key[f"place.{key}"] for key in ("own", "here"))
+    assert Settings("TapedeckTests", "nobody chose").processes == 1
+    own.trigger()  # as that window begins
+    qtbot.waitUntil(lambda: spare._waiting is not None)
+    pid = spare._waiting.child.pid
+    window.run_control.run()
+    reach(qtbot, window, "running", 5)
+    assert spare._waiting is None and alive(pid) and pid != os.getpid()
+    window.run_control.stop()
+    reach(qtbot, window, "stopped")
+    assert window.session.thread.result.state_dict and not alive(pid)
+    qtbot.waitUntil(lambda: spare._waiting is not None)  # and the next one waits
+    pid = spare._waiting.child.pid
+    here.trigger()
+    assert spare._waiting is None and not alive(pid)
+    own.trigger()
+    qtbot.waitUntil(lambda: spare._waiting is not None)
+    QApplication.instance().aboutToQuit.emit()
+    assert spare._waiting is None
 
 
 def test_two_processes_are_started_seen_live_paused_and_stopped(qtbot, window, started, monkeypatch):

@@ -140,20 +140,23 @@ $interrupted
             validation = "" if val_loss is None else f", validation {val_loss:.4f}$val_share"$scores_shown
             print(f"epoch {epoch}/{args.epochs}: training {train_loss:.4f}$share{validation}")$kept_best
 $end_of_run
-$kept_last    if PROCESSES > 1:
+$kept_last    if not RANK:
+        args.out.mkdir(parents=True, exist_ok=True)
+        torch.save({name: value.cpu() for name, value in $validated.state_dict().items()}, args.out / "weights.pt")
+    if PROCESSES > 1:
+        distributed.barrier()  # torchrun ends all processes when one fails; the weights are written by now
         distributed.destroy_process_group()
-    if RANK:
-        return
-    args.out.mkdir(parents=True, exist_ok=True)
-    torch.save({name: value.cpu() for name, value in $validated.state_dict().items()}, args.out / "weights.pt")
     if args.json:
         say("finished", reason=$reason, epoch=epoch, steps=step)
-    else:
+    elif not RANK:
         print(f"The weights are in {args.out / 'weights.pt'}.")
 
 
 if __name__ == "__main__":
     main()
+    if PROCESSES > 1:
+        sys.stdout.flush()
+        os._exit(0)  # threads of gloo live longer than their group, and may abort an interpreter that shuts down
 ''')
 
 
@@ -229,7 +232,7 @@ def training_script(
     }
     parts |= kept
     parts["figures"] = steps.figures(training, parts["accuracy"])
-    own = ["import os\nimport random\n", "import time\n" if training.max_minutes is not None else ""]
+    own = ["import os\nimport random\nimport sys\n", "import time\n" if training.max_minutes is not None else ""]
     own += [data["imports"], script_distributed.imports(hands, keeps), steps.typing_imports(training)]
     own += [script_several.imports(job, spec)]
     data["imports"] = "".join(sorted(_merged("".join(own).splitlines()), key=_by_module))

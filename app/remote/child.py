@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from app import layer_files
 from app.data import own_dataset
-from app.remote import process
+from app.remote import process, spare
 from app.remote.place import OWN_PROCESS, Place
 from app.remote.values import decode, encode
 from app.remote.wire import Broken, Mark, Pipe, unpacked
@@ -244,10 +244,13 @@ class _Child:
         yield ending if ending is not None and self.control.result is not None else self._died()
 
     def _start(self, place: Place) -> Pipe:
-        extra = {"CUDA_LAUNCH_BLOCKING": "1"} if place.launch_blocking else {}
-        self._child = child = process.start(["-P", "-m", "app.remote.child_main"], extra)
-        assert child.stdin is not None and child.stdout is not None and child.stderr is not None
-        self._stderr = process.Told(child.stderr)
+        if place.launch_blocking:  # which has to be known before CUDA is
+            begun = spare.begin({"CUDA_LAUNCH_BLOCKING": "1"})
+        else:
+            begun = spare.take() or spare.begin()
+        child = begun.child
+        self._child, self._stderr = child, begun.told
+        assert child.stdin is not None and child.stdout is not None
         self._pipe = pipe = Pipe(child.stdout, child.stdin)
         threading.Thread(target=self._read, args=(pipe,), name="events of a run", daemon=True).start()
         return pipe

@@ -33,8 +33,12 @@ def main() -> None:
     die_with_parent()
     pipe = _take_pipes()
     faulthandler.enable()
+    _warm_up()
     frames = pipe.frames()
-    _, raw, options = next(frames)
+    first = next(frames, None)
+    if first is None:  # nobody wants a run any more
+        return
+    _, raw, options = first
     job = decode(raw)
 
     from app import layer_files
@@ -63,6 +67,21 @@ def main() -> None:
     # Threads of a layer of a person's own, and destructors of native code, are not waited for.
     sys.stderr.flush()
     os._exit(0)
+
+
+def _warm_up() -> None:
+    """Load what nearly every run needs; a process that waits for its run has done so by then.
+
+    The first step of the first optimizer has torch load its compiler, which takes seconds.
+    """
+    import sklearn.datasets  # noqa: F401
+    import torch
+
+    from app.training import loop  # noqa: F401
+
+    weight = torch.nn.Parameter(torch.zeros(1))
+    weight.sum().backward()
+    torch.optim.SGD([weight]).step()
 
 
 def _take_pipes() -> Pipe:
@@ -109,8 +128,13 @@ class _WriteWeights:
 
 def _answer(pipe: Pipe, number: int, done: Future[Any]) -> None:
     error = done.exception()
+    value = None
+    if error is None:
+        try:
+            value = encode(done.result())
+        except ValueError as raised:  # who asked would wait for ever
+            error = raised
     problem = "" if error is None else str(error) or type(error).__name__
-    value = encode(done.result()) if error is None else None
     pipe.send("answer", number, value, problem, isinstance(error, RunEnded))
 
 

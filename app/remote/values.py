@@ -6,15 +6,18 @@ from dataclasses import fields, is_dataclass
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from app import layer_files, source
 from app.builder import literals
 from app.data import config as data_config
 from app.frozen import FrozenMap
-from app.telemetry import histogram
+from app.telemetry import gpu, histogram, layer_memory
 from app.training import config as training_config
-from app.training import events, job, orders, watch_points
+from app.training import events, inside, job, memory_report, orders, peek, watch_points
 
 _PLAIN = (bool, int, float, str, bytes, type(None))
+_NUMBERS = "fiub"  # the kinds of numpy's dtypes that travel
 
 
 def _classes(*modules: ModuleType) -> dict[str, type]:
@@ -26,7 +29,8 @@ def _classes(*modules: ModuleType) -> dict[str, type]:
 
 
 CLASSES = _classes(
-    layer_files, source, data_config, training_config, events, job, orders, watch_points, histogram
+    layer_files, source, data_config, training_config, events, job, orders, watch_points, histogram, inside, peek,
+    memory_report, gpu, layer_memory
 )  # fmt: skip
 
 
@@ -44,6 +48,8 @@ def encode(value: Any) -> Any:
         return {"frozenset": [encode(each) for each in value]}
     if kind is FrozenMap or kind is dict:
         return {"map": [[encode(key), encode(each)] for key, each in value.items()]}
+    if kind is np.ndarray and value.dtype.kind in _NUMBERS:
+        return {"array": [value.dtype.str, list(value.shape), value.tobytes()]}
     if CLASSES.get(kind.__name__) is kind:
         return {kind.__name__: [encode(getattr(value, field.name)) for field in fields(value)]}
     return {"literal": literals.encode(value)}
@@ -58,6 +64,11 @@ def decode(raw: Any) -> Any:
         return {"tuple": tuple, "list": list, "frozenset": frozenset}[kind](map(decode, inner))
     if kind == "map":
         return FrozenMap({decode(key): decode(each) for key, each in inner})
+    if kind == "array":
+        dtype, shape, data = np.dtype(inner[0]), inner[1], inner[2]
+        if dtype.kind not in _NUMBERS:
+            raise ValueError(f"{inner[0]!r} is no array of numbers")
+        return np.frombuffer(data, dtype).reshape(shape).copy()
     if kind == "literal":
         return literals.decode(inner)
     if kind not in CLASSES:

@@ -102,3 +102,10 @@ def empty_cache(device: str) -> int:
     with torch.cuda.device(device):
         torch.cuda.empty_cache()
     return before - torch.cuda.memory_reserved(device)
+
+
+def write_snapshot(path: str) -> None:
+    """Write what CUDA's allocator holds, for pytorch.org/memory_viz. Raises OSError."""
+    import torch
+
+    torch.cuda.memory._dump_snapshot(path)

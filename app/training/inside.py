@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,14 +34,10 @@ class Inside:
     weights: str
 
 
-def of_run(layer: str, sample: int) -> Callable[[Live], Inside]:
-    """To be run by `Control.call`: the layer at this moment of the run."""
-
-    def look(live: Live) -> Inside:
-        weights = f"the run's weights after step {live.step:,}"
-        return _inside(live.model, live.data, live.device, layer, sample, weights)
-
-    return look
+def of_run(live: Live, layer: str, sample: int) -> Inside:
+    """The layer at this moment of the run."""
+    weights = f"the run's weights after step {live.step:,}"
+    return _inside(live.model, live.data, live.device, layer, sample, weights)
 
 
 def of_weights(job: Job, state: Mapping[str, Tensor] | None, layer: str, sample: int, words: str) -> Inside:

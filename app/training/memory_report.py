@@ -19,7 +19,8 @@ from app.training.live import Live
 class MemoryReport:
     """`step` is measured on a batch of the run, or estimated where `estimated` says so; None where neither can be.
 
-    `allocator` is of CUDA alone, `gpu` says why where it has nothing, `resident` is of this process, in bytes.
+    `allocator` is of CUDA alone, `gpu` says why where it has nothing, `resident` is of the process that tells it, in
+    bytes.
     """
 
     device: str
@@ -38,7 +39,7 @@ class MemoryReport:
 
 
 def of_run(live: Live) -> MemoryReport:
-    """What a step of this run holds now. To be run by `Control.call`."""
+    """What a step of this run holds now."""
     step = memory_use.of_run(live)
     return MemoryReport(
         live.device, step, False, gpu.allocator(live.device), gpu.read(live.device), memory.resident()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app.telemetry import gpu
+from app.training import inside, memory_report, peek
 from app.training.live import Live
 
 
@@ -18,3 +20,48 @@ class SetRate:
         before = live.stepper.rate
         live.stepper.set_rate(self.rate)
         return before
+
+
+@dataclass(frozen=True)
+class LookInside:
+    """Show one layer for one sample of the training data."""
+
+    layer: str
+    sample: int
+
+    def __call__(self, live: Live) -> inside.Inside:
+        """The layer as it is at this moment of the run."""
+        return inside.of_run(live, self.layer, self.sample)
+
+
+@dataclass(frozen=True)
+class ShowCaught:
+    """Show the batch that a watch point held at."""
+
+    def __call__(self, live: Live) -> peek.BatchPeek | None:
+        """None if none has."""
+        return peek.caught_batch(live)
+
+
+@dataclass(frozen=True)
+class TellMemory:
+    """Measure what a step holds. With `empty`, the caches of the allocator are given back first."""
+
+    empty: bool = False
+
+    def __call__(self, live: Live) -> memory_report.MemoryReport:
+        """Measured on a batch of the run."""
+        if self.empty:
+            gpu.empty_cache(live.device)
+        return memory_report.of_run(live)
+
+
+@dataclass(frozen=True)
+class WriteSnapshot:
+    """Write the snapshot of CUDA's allocator, which pytorch.org/memory_viz draws, to a file."""
+
+    path: str
+
+    def __call__(self, _live: Live) -> None:
+        """Raises OSError."""
+        gpu.write_snapshot(self.path)

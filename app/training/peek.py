@@ -34,7 +34,7 @@ class BatchPeek:
 
 
 def caught_batch(live: Live) -> BatchPeek | None:
-    """The batch that a watch point held at; None if none has. To be run by `Control.call`.
+    """The batch that a watch point held at; None if none has.
 
     The net is as it is now, in train mode, and dropout falls anew.
     """

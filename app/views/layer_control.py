@@ -11,6 +11,7 @@ from app import preflight
 from app.training import inside
 from app.training.inside import Inside
 from app.training.job import Job
+from app.training.orders import LookInside
 from app.views.later import when_done
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class LayerControl(QObject):
             return
         session = self._window.session
         if session.active and session.thread is not None:
-            self._asked = session.thread.run_between_steps(inside.of_run(layer, self._sample))
+            self._asked = session.thread.run_between_steps(LookInside(layer, self._sample))
             when_done(self._asked, self, self._answered, self._refused)
             return
         job, state, words = self._at_rest()

@@ -10,9 +10,9 @@ from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QFileDialog
 
 from app import atomic, preflight
-from app.telemetry import gpu
 from app.training import memory_report
 from app.training.memory_report import MemoryReport
+from app.training.orders import TellMemory, WriteSnapshot
 from app.views.later import when_done
 from app.views.training import figures
 from app.views.training.memory_dialog import MemoryDialog, size
@@ -58,7 +58,7 @@ class MemoryControl(QObject):
         if self._asked is not None or self.dialog is None:
             return
         if session.active and session.thread is not None:
-            self._ask(session.thread.run_between_steps(memory_report.of_run))
+            self._ask(session.thread.run_between_steps(TellMemory()))
         elif window.live.analysis is None or not window.live.up_to_date or window.run_control.blocked:
             self.dialog.say(f"There is nothing to estimate: {window.run_control.blocked or 'the drawing is checked'}.")
         else:
@@ -99,28 +99,27 @@ class MemoryControl(QObject):
             self.write(Path(name if Path(name).suffix else f"{name}.json"))
 
     def write(self, path: Path) -> None:
-        """Write what is shown; on CUDA the allocator's own snapshot beside it, for pytorch.org/memory_viz."""
+        """Write what is shown; while a run goes on on CUDA, the allocator's own snapshot beside it."""
         if self.dialog is None or self.dialog.report is None:
             return
         report = self.dialog.report
         try:
             atomic.write(path, lambda file: file.write_text(report.to_json(), encoding="utf-8"))
-            if report.allocator is not None:
-                import torch
-
-                torch.cuda.memory._dump_snapshot(str(path.with_suffix(".pickle")))
         except OSError as error:
             self._window.refuse("The memory was not written", f"“{path}”: {error.strerror or error}.")
-        else:
-            self._window.say("Memory written", str(path))
+            return
+        self._window.say("Memory written", str(path))
+        session = self._window.session
+        if report.allocator is not None and session.active and session.thread is not None:
+            snapshot = path.with_suffix(".pickle")
+            when_done(
+                session.thread.run_between_steps(WriteSnapshot(str(snapshot))), self,
+                lambda _: self._window.say("Snapshot of CUDA's allocator written", str(snapshot)),
+                lambda error: self._window.refuse("The snapshot was not written", f"“{snapshot}”: {error}."),
+            )  # fmt: skip
 
     def _empty(self) -> None:
         """Between two steps of a run, so that nothing of it is in the way."""
         thread = self._window.session.thread
         if self._asked is None and thread is not None and self._window.session.active:
-            self._ask(thread.run_between_steps(_emptied))
-
-
-def _emptied(live):
-    gpu.empty_cache(live.device)
-    return memory_report.of_run(live)
+            self._ask(thread.run_between_steps(TellMemory(empty=True)))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, QTimer
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QFileDialog, QInputDialog, QMenu
+from PySide6.QtWidgets import QApplication, QFileDialog, QInputDialog, QMenu
 
-from app.remote.place import Place
+from app.remote import spare
+from app.remote.place import OWN_PROCESS, Place
 from app.remote.watched import stand_in
 from app.settings import MOST_PROCESSES
 from app.views.actions import Actions
@@ -18,13 +19,15 @@ if TYPE_CHECKING:
     from app.views.main_window import MainWindow
 
 PLACES = (
-    ("here", "Runs in the &window's process"),
     ("own", "Runs in a process of their &own"),
+    ("here", "Runs in the &window's process"),
     ("several", "Runs on &several processes…"),
 )
 TIPS = {
-    "here": "The fastest start. A crash in native code, or of memory, takes the window along",
-    "own": "The same numbers. If it crashes, the window lives on and says what happened; each start loads PyTorch anew",
+    "own": "The fastest: it shares no interpreter with the window. If it crashes, the window lives on and says what "
+    "happened. One process waits with PyTorch loaded, so that a run begins at once",
+    "here": "The same numbers, and no memory for a second PyTorch. It shares the interpreter with the window, and a "
+    "crash in native code, or of memory, takes the window along",
     "several": "The exported train.py under torchrun: every batch is dealt out, gradients are averaged by "
     "DistributedDataParallel (gloo on the CPU, nccl on CUDA)",
 }
@@ -32,6 +35,7 @@ BLOCKING_TIP = (
     "CUDA_LAUNCH_BLOCKING=1, for runs in other processes: an error of CUDA shows at the line that caused it, "
     "and everything is slower"
 )
+IDLE = 2000  # milliseconds after which the window counts as idle, and a process for the next run is started
 LINES = "Lines of a run (*.jsonl *.json *.log *.txt);;All files (*)"
 
 
@@ -43,6 +47,11 @@ class PlacesControl(QObject):
         self._window = window
         self._places: dict[str, QAction] = {}
         self._blocking = QAction()
+        self._idle = QTimer(self, singleShot=True, timeout=self._prepare)
+        window.live.torch_loaded.connect(self._rest)
+        window.session.runEnded.connect(self._rest)
+        if (application := QApplication.instance()) is not None:
+            application.aboutToQuit.connect(self._leave)
 
     def fill(self, actions: Actions, menu: QMenu) -> None:
         """Put them into the menu."""
@@ -87,6 +96,26 @@ class PlacesControl(QObject):
         self._places["here" if count == 0 else "own" if count == 1 else "several"].setChecked(True)
         self._places["several"].setText(f"Runs on &several processes{f' ({count})' * (count > 1)}…")
         self._blocking.setEnabled(count > 0)
+        if not self._waits:
+            spare.dismiss()
+        elif self._window.live.torch is not None:
+            self._rest()
+
+    @property
+    def _waits(self) -> bool:
+        """Whether a process is to wait for the next run."""
+        return self._window.session.place == OWN_PROCESS
+
+    def _rest(self) -> None:
+        self._idle.start(IDLE)
+
+    def _prepare(self) -> None:
+        if self._waits and not self._window.session.active:
+            spare.prepare()
+
+    def _leave(self) -> None:
+        self._idle.stop()
+        spare.dismiss()
 
     def ask_file(self) -> None:
         """Ask for the file of a run elsewhere, which need not be there yet."""

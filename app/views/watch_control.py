@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject
 
 from app.training import peek
 from app.training.events import Caught, Event
+from app.training.orders import ShowCaught
 from app.training.watch_points import WatchPoints, from_text, to_text
 from app.views.later import when_done
 from app.views.training.batch_dialog import BatchDialog
@@ -80,7 +81,7 @@ class WatchControl(QObject):
         thread = self._window.session.thread
         if not self.speaks or thread is None or self._asked is not None:
             return
-        self._asked = thread.run_between_steps(peek.caught_batch)
+        self._asked = thread.run_between_steps(ShowCaught())
         when_done(self._asked, self, self._look, self._refuse)
 
     def _refuse(self, error: BaseException | str) -> None:
