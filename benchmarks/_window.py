@@ -2,7 +2,8 @@
 
     python benchmarks/_window.py FOLDER EPOCHS [gaps] [own] [PROJECT.tape]
 
-With `own` the run is carried out in a process of its own, as under "Where it runs", else on a thread of the window.
+With `own` the run is carried out in a process of its own, as it is unless somebody chose otherwise, else on a thread of
+the window.
 The run's own `model.py` and `train.py` are written into FOLDER as the window exports them, so that the same job can be
 run alone. Prints one JSON object: `epochs`, the run's clock at the end of each epoch; `steps` an epoch; and, with
 `gaps`, `idle` and `training`: the times between two turns of the event loop, in milliseconds. The clock that finds the
@@ -56,7 +57,6 @@ def main(folder: Path, epochs: int, gaps: bool, own: bool, opened: Path | None) 
     from PySide6.QtCore import QObject, Qt, QTimer
 
     from app.export.script import training_script
-    from app.remote.place import HERE, OWN_PROCESS
     from app.resources import path
     from app.settings import Settings
     from app.views import theme
@@ -65,7 +65,9 @@ def main(folder: Path, epochs: int, gaps: bool, own: bool, opened: Path | None) 
 
     application = make_application(["tapedeck"])
     theme.apply(application, "dark")
-    window = MainWindow(Settings("TapedeckBench", "TapedeckBench"))
+    settings = Settings("TapedeckBench", "TapedeckBench")
+    settings.processes = int(own)
+    window = MainWindow(settings)
     window.resize(1600, 1000)
     window.show()
     window.open_path(opened or path("examples", "digits.tape"))
@@ -100,7 +102,6 @@ def main(folder: Path, epochs: int, gaps: bool, own: bool, opened: Path | None) 
     def begin() -> None:
         idle.extend(turns.take())
         window.session.runEnded.connect(report)
-        window.session.place = OWN_PROCESS if own else HERE
         window.start_run()
         run = window.session.current
         assert run is not None, window.run_control.blocked
