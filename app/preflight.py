@@ -5,12 +5,12 @@ The builder knows shapes, the data know theirs, the loss knows what it wants; th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from app import several_outputs
 from app.builder.blocks import with_blocks
-from app.builder.catalog import catalog
+from app.builder.catalog import Catalog, catalog
 from app.builder.checks import ACTIVATIONS, SOFTMAXES, plain_name
 from app.builder.graph import Graph, Node
 from app.builder.literals import DType
@@ -30,6 +30,7 @@ from app.training.config import Choice
 from app.training.job import Job, JobError, check_data
 
 UNREAD = "The data have not been read yet"
+FEW = 64  # nodes; whether a net is small is asked of small nets alone, for who starts a run waits for it
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
@@ -135,7 +136,7 @@ def _training(project: Project, analysis: Analysis) -> list[Problem]:
     settings = project.training
     if not analysis.runnable:
         return []
-    ops = analysis.walk.catalog if analysis.walk and analysis.walk.catalog else with_blocks(catalog(), project.blocks)
+    ops = _ops(project, analysis)
     samples = training_count(project.data)
     if samples is not None and settings.one_batch:
         samples = min(samples, settings.batch_size)
@@ -145,8 +146,20 @@ def _training(project: Project, analysis: Analysis) -> list[Problem]:
 
 
 def job(project: Project, analysis: Analysis, data_root: str | None = None) -> Job:
-    """The run that the project asks for."""
-    return Job(analysis.source, project.data, project.training, data_root)
+    """The run that the project asks for, with one CPU thread where it leaves their number open and the net is small."""
+    training = project.training
+    if not training.threads and len(project.graph.nodes) <= FEW:
+        from app.builder.cost import cost
+        from app.cpu_threads import for_net
+
+        training = replace(training, threads=for_net(cost(project.graph, _ops(project, analysis)), training.batch_size))
+    return Job(analysis.source, project.data, training, data_root)
+
+
+def _ops(project: Project, analysis: Analysis) -> Catalog:
+    """The ops that the net is made of, its blocks and own layers among them."""
+    known = analysis.walk.catalog if analysis.walk else None
+    return known or with_blocks(catalog(), project.blocks)
 
 
 def _choices(project: Project) -> list[Problem]:

@@ -5,6 +5,7 @@ A signal is sent for a change of state only, never for a step: a queued signal p
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -110,6 +111,12 @@ class TrainingThread(QThread):
     def weights(self, timeout: float | None = None) -> dict[str, Tensor]:
         """A copy of the weights on the CPU, while the run goes on, stands, or has ended."""
         return self.control.weights(timeout)
+
+    @property
+    def leaves_room(self) -> bool:
+        """Whether the window has an interpreter and a processor to itself."""
+        taken = (self.job.training.threads or self._threads or 1) * self.place.processes
+        return self.place.watched is not None or 0 < taken < (os.cpu_count() or 1)
 
     @property
     def result(self) -> Result | None:

@@ -192,3 +192,31 @@ def test_data_that_cannot_be_are_told_before_a_run() -> None:
     assert "no file is chosen" in problem.reason
     (problem,) = said(replace(project(*MLP, loss=Choice("MSELoss")), data=DataConfig(class_weights=True)))
     assert "MSELoss cannot weigh the classes" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("layers", "training", "threads"),
+    [
+        (MLP, {}, 1),
+        (MLP, {"threads": 2}, 2),
+        (MLP, {"batch_size": 1024}, 0),  # 65,536 numbers come in
+        ((MLP[0], ("nn.Linear", "wide", {"out_features": 300}), MLP[1]), {}, 0),  # 1.2 million multiply-adds a batch
+        ((("nn.Conv2d", "conv", {"out_channels": 16, "kernel_size": 3, "padding": 1}), *MLP), {}, 0),
+        ((("nn.Conv2d", "conv", {"out_channels": 2, "kernel_size": 3, "padding": 1}), *MLP), {}, 1),
+        ((MLP[0], ("nn.Linear", "long", {"out_features": 600}), MLP[1]), {"batch_size": 2}, 0),  # its weights are many
+    ],
+)
+def test_a_run_of_a_small_net_takes_one_thread_unless_it_is_told_how_many(layers, training, threads) -> None:
+    from app.export.script import training_script
+
+    found = project(*layers, **training)
+    job = preflight.job(found, analyse(found.graph))
+    assert job.training.threads == threads
+    assert ("torch.set_num_threads(" in training_script(job)) == bool(threads), "the script takes as many"
+
+
+def test_of_a_net_that_is_large_or_not_known_the_threads_are_torchs() -> None:
+    many = project(*(("nn.ReLU", f"relu{turn}", {}) for turn in range(80)), *MLP)
+    unknown = project(("nn.Linear", "fc", {"in_features": 3, "out_features": 10}))
+    for found in (many, unknown):
+        assert preflight.job(found, analyse(found.graph)).training.threads == 0

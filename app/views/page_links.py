@@ -144,6 +144,7 @@ class PageLinks(QObject):
         window.toasts.clear()
         self._gradients = GradientOverlay(run.job.source, run.history)
         window.curves.set_run(run)
+        window.curves.room = window.session.room
         window.console.begin(run)
         window.show_page("curves")
         window.canvas.set_running(True)
@@ -180,7 +181,7 @@ class PageLinks(QObject):
         if len(rates):
             window.training_form.live_rate.show_rate(float(rates[-1]))
         now = time.monotonic()
-        if now - self._painted > STRIPS or not session.active:
+        if now - self._painted > STRIPS / session.room or not session.active:
             self._painted = now
             self._paint_gradients()
 

@@ -76,6 +76,7 @@ class Curves(QWidget):
         self._waiting: list[Chart] = []  # charts that the redraw under way has not reached
         self._stale: list[Chart] = []  # charts that show less than the history has, the oldest picture first
         self.redraw_seconds = 0.0  # of the last redraw, painting left out
+        self.room = 1  # how many times `SHARE` it may take
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.timeout.connect(self._redraw_if_new)
@@ -224,7 +225,7 @@ class Curves(QWidget):
         """The history may have grown: redraw soon, if this page is in sight."""
         if self.isVisible() and not self._timer.isActive():
             cost = self.redraw_seconds + self._painting()
-            self._timer.start(int(1000 * max(FASTEST, min(cost / SHARE, SLOWEST))))
+            self._timer.start(int(1000 * max(FASTEST, min(cost / (SHARE * self.room), SLOWEST / self.room))))
 
     def _painting(self) -> float:
         """Seconds that painting took since the last redraw."""

@@ -50,8 +50,8 @@ SPEED = (
            "devices like better."),
     _param("compile", "bool", "torch.compile makes code of its own for the forward. The first step takes long, the "
            "rest may be faster; numbers may differ in the last digits."),
-    _param("threads", "int", "CPU threads for one operation (torch.set_num_threads); 0 leaves torch's choice. Another "
-           "number may change the last digits.", minimum=0),
+    _param("threads", "int", "CPU threads for one operation (torch.set_num_threads). 0 takes one for a net too small "
+           "to be shared out, else torch's choice. Another number may change the last digits.", minimum=0),
     _param("deterministic", "bool", "Refuses operations that may give other numbers each time "
            "(torch.use_deterministic_algorithms), and lets cuDNN measure nothing (benchmark off)."),
     _param("anomaly", "bool", "Has backward name the operation of the forward that gave a nan "

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from app.runs.recorder import Recorder
 
 POLL, SLOWEST = 83, 350  # milliseconds between two polls: 12 times a second, at least 3
-SHARE = 0.02  # of a processor for what follows a poll, painting included: the run computes with the same interpreter
+SHARE = 0.02  # of a processor for what follows a poll, painting included: the run may want the same one
+ROOMY = 3  # times as much, and as often, where a run leaves the window room
 ETA_WINDOW = 30.0  # seconds of the run that the time left is judged by
 
 ACTIVE = frozenset({"starting", "running", "paused", "stopping"})
@@ -125,6 +126,11 @@ class RunSession(QObject):
         return self._thread
 
     @property
+    def room(self) -> int:
+        """How many times its usual share of a processor the window may take for what it shows of the newest run."""
+        return ROOMY if self._thread is not None and self._thread.leaves_room else 1
+
+    @property
     def watches(self) -> bool:
         """Whether the run under way is somewhere else, and seen through its file."""
         return self.active and self._thread is not None and self._thread.place.watched is not None
@@ -204,7 +210,8 @@ class RunSession(QObject):
     def _poll_in_time(self) -> None:
         """Poll, and the later again the more the last one and its painting took."""
         used = thread_time()
-        self._timer.setInterval(int(min(max(POLL, 1000 * (used - self._used) / SHARE), SLOWEST)))
+        pause = 1000 * (used - self._used) / (SHARE * self.room)
+        self._timer.setInterval(int(min(max(POLL, pause), SLOWEST / self.room)))
         self._used = used
         self.poll()
 
