@@ -14,7 +14,7 @@ from app.builder.catalog import Catalog, catalog
 from app.builder.checks import ACTIVATIONS, SOFTMAXES, plain_name
 from app.builder.graph import Graph, Node
 from app.builder.literals import DType
-from app.builder.problems import Cure, InsertBefore, Problem, SetParam, SetTraining, Thaw
+from app.builder.problems import Cure, InsertBefore, Problem, SetData, SetParam, SetTraining, Thaw
 from app.builder.training_checks import training
 from app.builder.value_types import Dim, TensorType
 from app.data.counts import training_count
@@ -101,7 +101,8 @@ def _data(project: Project, source: SourceSpec) -> list[Problem]:
     if source.bad and project.data.bad == "stop":
         more = f" and {len(source.bad) - 3:,} more" if len(source.bad) > 3 else ""
         reason = f"Have them skipped (Training, Data), or mend them: {'; '.join(source.bad[:3])}{more}."
-        found.append(Problem("error", None, f"{len(source.bad):,} samples of {source.label} cannot be read", reason))
+        words = f"{len(source.bad):,} samples of {source.label} cannot be read"
+        found.append(Problem("error", None, words, reason, cures=(Cure("Skip them", (SetData("", "bad", "skip"),)),)))
     if source.task == CLASSES and len(source.classes) == 1:
         reason = f"All samples are {source.classes[0]}, so there is nothing to tell apart. Look at it (Training, Data)."
         found.append(Problem("warning", None, f"{source.label} has one class alone", reason))

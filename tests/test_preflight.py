@@ -166,7 +166,9 @@ def test_bad_rows_stop_a_run_unless_they_are_to_be_skipped(tmp_path: Path) -> No
     wrong = on_data(data, ("nn.Linear", "fc", {"out_features": 2}), shape=(1,))
     (problem,) = said(wrong)
     assert problem.severity == "error" and "row 3: 1 fields instead of 2" in problem.reason
-    skipping = replace(wrong, data=replace(data, bad="skip"))
+    (cure,) = problem.cures
+    assert cure.label == "Skip them" and cure.data == {"bad": "skip"} and not cure.settings
+    skipping = replace(wrong, data=replace(data, **cure.data))
     look(skipping.data)
     assert said(skipping) == ()
 

@@ -46,7 +46,9 @@ def test_a_table_is_chosen_mended_and_learnt_from(qtbot: QtBot, window: MainWind
     form.data.set_path(str(tmp_path / "houses.csv"))
     settled(qtbot, window)
     assert "row 82: 2 fields instead of 4" in form.data.state.text()
-    form.data.bad.edited.emit("bad", "skip", None)
+    (skip,) = (cure for problem in window.live.errors for cure in problem.cures if cure.data)
+    window.cure_network(skip)
+    assert window.document.project.data.bad == "skip" and window.document.undo_stack.undoText() == "Skip them"
     for _ in range(6):
         settled(qtbot, window)
         errors = [problem for problem in window.live.errors if problem.cures]

@@ -118,9 +118,18 @@ class SetTraining:
     value: Any
 
 
+@dataclass(frozen=True)
+class SetData:
+    """Give a choice of the data another value, because of `node`. The graph stays as it is."""
+
+    node: str
+    name: str
+    value: Any
+
+
 Wiring = InsertBefore | Connect | RemoveNode | TakeOut | ReplaceOp
 OfGraph = Wiring | SetParam | Thaw | Unshare | Untie | Keep | DropInit
-Edit = OfGraph | SetTraining | OpenLayers
+Edit = OfGraph | SetTraining | SetData | OpenLayers
 
 
 @dataclass(frozen=True)
@@ -139,6 +148,11 @@ class Cure:
     def settings(self) -> dict[str, Any]:
         """The settings of the training that it changes, by name."""
         return {edit.name: edit.value for edit in self.edits if isinstance(edit, SetTraining)}
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The choices of the data that it changes, by name."""
+        return {edit.name: edit.value for edit in self.edits if isinstance(edit, SetData)}
 
 
 @dataclass(frozen=True)
@@ -167,7 +181,7 @@ class Problem:
 def apply_cure(graph: Graph, catalog: Catalog, cure: Cure) -> Graph:
     """The mended graph. Nodes that are no longer there are passed over."""
     for edit in cure.edits:
-        if edit.node not in graph.nodes or isinstance(edit, OpenLayers | SetTraining):
+        if edit.node not in graph.nodes or isinstance(edit, OpenLayers | SetTraining | SetData):
             continue
         if isinstance(edit, SetParam):
             graph = graph.with_param(edit.node, edit.name, edit.value)

@@ -283,10 +283,10 @@ class MainWindow(QMainWindow):
         if cure.opens:
             self.layers.look(cure.opens)
             return
-        if cure.settings:
+        if cure.settings or cure.data:
             project = self.document.project
-            training = replace(project.training, **cure.settings)
-            self.document.apply(cure.label, replace(project, training=training))
+            training, data = replace(project.training, **cure.settings), replace(project.data, **cure.data)
+            self.document.apply(cure.label, replace(project, training=training, data=data))
             return
         sheet = self.sheet.project
         graph = apply_cure(sheet.graph, self.catalog.now, cure)
