@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from app.remote import child, child_main, spare
 from app.remote.place import Place
 from app.remote.values import decode, encode
 from app.training.control import Control
-from app.training.events import Caught, Failed, Finished, Paused, Started
+from app.training.events import Caught, Failed, Finished, Paused, Started, StepDone
 from app.training.loop import train
 from app.training.orders import LookInside, ShowCaught, TellMemory, WriteSnapshot
 from app.training.watch_points import WatchPoints
@@ -63,6 +64,28 @@ def test_one_that_was_killed_while_it_waited_is_not_taken():
     os.kill(waiting(), signal.SIGKILL)
     spare._waiting.child.wait()
     assert isinstance(list(child.train(job()))[-1], Finished), "and a run starts its own until then"
+
+
+def test_a_step_that_was_asked_for_before_the_run_is_one_step_however_late_it_is_sent(monkeypatch):
+    """The process waits with everything loaded: it could be through the run by the time it hears of it."""
+    connect = child.ChildControl.connect
+
+    def late(control: child.ChildControl, pipe: object) -> None:
+        heard.wait(1.0)  # what it tells meanwhile is told too early
+        connect(control, pipe)
+
+    heard = threading.Event()
+    spare.prepare()
+    monkeypatch.setattr(child.ChildControl, "connect", late)
+    control = child.ChildControl()
+    control.step()
+    steps = 0
+    for event in child.train(job(), control):
+        steps += isinstance(event, StepDone)
+        if isinstance(event, Paused):
+            assert (event.step, steps) == (1, 1)
+            control.stop()
+    assert control.result.step == 1
 
 
 def test_a_run_that_waits_for_cuda_leaves_it_alone():

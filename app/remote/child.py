@@ -126,13 +126,24 @@ class ChildControl(Control):
 
     # What follows is for `train` alone.
 
-    def connect(self, pipe: Pipe, folder: Path) -> None:
-        """From here on there is somebody to talk to, who hears what was said before."""
-        with self._condition:
-            self._pipe, self._folder = pipe, folder
-            unsent, self._unsent = self._unsent, []
-        for words in unsent:
-            self._say(*words)
+    def begin(self, folder: Path) -> None:
+        """There will be somebody to talk to, who leaves in `folder` what is asked for."""
+        self._folder = folder
+
+    def connect(self, pipe: Pipe) -> None:
+        """From here on there is somebody to talk to. It hears what was said before, in that order, and then begins."""
+        self._unsent.append(("ready",))
+        while True:
+            with self._condition:
+                unsent, self._unsent = self._unsent, []
+                if not unsent:
+                    self._pipe = pipe
+                    return
+            for words in unsent:
+                try:
+                    pipe.send(*words)
+                except (OSError, ValueError):
+                    continue  # it is gone, which its reader finds out and tells
 
     def answered(self, number: int, value: Any, problem: str, ended: bool) -> None:
         """What came of an order, or why nothing did."""
@@ -221,6 +232,7 @@ class _Child:
         except OSError as error:
             yield Failed("process", f"The process of the run cannot be started: {error}.", "", "", None, 0, 0)
             return
+        self.control.begin(self._scratch)
         options = {
             "threads": threads, "folder": str(folder or ""), "resume": str(resume or ""),
             "weights": str(self._scratch / "weights.pt"), "mark": str(self._scratch / "mark"),
@@ -233,7 +245,7 @@ class _Child:
             pipe.send("job", encode(self.job), options)
         except OSError:
             pass  # it is gone already, and how is told below
-        self.control.connect(pipe, self._scratch)
+        self.control.connect(pipe)
         ending: Finished | Failed | None = None
         for event in self._told():
             self._follow(event)

@@ -45,9 +45,10 @@ def main() -> None:
 
     for sha256 in options["trusted"]:
         layer_files.allow(sha256, tried=True)
-    control = Control()
-    listener = threading.Thread(target=_listen, args=(frames, control, pipe), name="commands", daemon=True)
+    control, ready = Control(), threading.Event()
+    listener = threading.Thread(target=_listen, args=(frames, control, pipe, ready), name="commands", daemon=True)
     listener.start()
+    ready.wait()  # what was said before there was anybody to hear it, such as "step", holds from the first batch on
     outbox, mark = _Outbox(pipe), Mark(Path(options["mark"]))
 
     from app.training.loop import train
@@ -93,10 +94,11 @@ def _take_pipes() -> Pipe:
     return Pipe(os.fdopen(reads, "rb"), os.fdopen(writes, "wb"))
 
 
-def _listen(frames: Any, control: Control, pipe: Pipe) -> None:
+def _listen(frames: Any, control: Control, pipe: Pipe, ready: threading.Event) -> None:
     """Do what is asked for, until there is nobody who could ask."""
     plain: dict[str, Callable[[], None]] = {
         "pause": control.pause, "resume": control.resume, "step": control.step, "stop": control.stop,
+        "ready": ready.set,
     }  # fmt: skip
     try:
         for kind, *values in frames:
@@ -111,6 +113,7 @@ def _listen(frames: Any, control: Control, pipe: Pipe) -> None:
     except (OSError, Broken):
         pass
     control.stop()
+    ready.set()
     timer = threading.Timer(LEFT_ALONE, os._exit, (1,))
     timer.daemon = True
     timer.start()

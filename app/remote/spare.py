@@ -40,6 +40,8 @@ def prepare() -> None:
     with _lock:
         if _waiting is not None and _waiting.child.poll() is None:
             return
+        if _waiting is not None:
+            _close(_waiting)
         try:
             _waiting = begin()
         except OSError:
@@ -51,7 +53,10 @@ def take() -> Begun | None:
     global _waiting
     with _lock:
         taken, _waiting = _waiting, None
-    return taken if taken is not None and taken.child.poll() is None else None
+    if taken is not None and taken.child.poll() is not None:
+        _close(taken)
+        return None
+    return taken
 
 
 def dismiss() -> None:
@@ -60,8 +65,12 @@ def dismiss() -> None:
         return
     taken.child.kill()
     taken.child.wait()
-    for stream in (taken.child.stdin, taken.child.stdout):
-        if stream is not None:
-            stream.close()
+    _close(taken)
     if os.name == "posix":
         process.end_group(taken.child.pid)
+
+
+def _close(gone: Begun) -> None:
+    for stream in (gone.child.stdin, gone.child.stdout):
+        if stream is not None:
+            stream.close()
