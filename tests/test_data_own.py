@@ -6,7 +6,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+from torch.utils.data import IterableDataset
 
 from app import layer_files, own_layers
 from app.data import own_dataset
@@ -88,8 +91,6 @@ def test_an_iterable_dataset_is_read_to_its_end(file):
 
 
 def test_workers_read_the_same(file):
-    import torch
-
     from app.data.loaders import read_files
 
     alone = read_files(file(), lambda *_: None)
@@ -178,6 +179,123 @@ def test_an_iterable_dataset_is_streamed_in_its_own_order(file, run_script, tmp_
     whole = losses(list(train(a_job, folder=tmp_path / "c")))
     rest = list(train(a_job, resume=tmp_path / "c" / checkpoint.step_file(6)))
     assert losses(rest) == whole[6:]
+
+
+@pytest.fixture
+def iterable(tmp_path, monkeypatch):
+    """Writes a file with an iterable dataset and trusts it; its config, with the samples left on the disk."""
+
+    def make(*lines):
+        text = "import random\n\nimport numpy as np\nimport torch\nfrom torch.utils.data import IterableDataset\n\n\n"
+        path = tmp_path / "my_stream.py"
+        path.write_text(text + "class Own(IterableDataset):\n" + "".join(f"    {line}\n" for line in lines))
+        layer_files.allow(own_dataset.file_of(path).sha256, tried=True)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        sys.modules.pop("my_stream", None)
+        return DataConfig("file.dataset", path=str(path), options=FrozenMap(keep="disk"), bad="skip", shuffle=False)
+
+    return make
+
+
+@pytest.mark.parametrize("shuffled", [True, False])
+def test_an_iterable_dataset_that_shuffles_itself_is_refused_at_its_first_wrong_label(iterable, shuffled):
+    """The labels were read in another order: a run would learn with those of other samples."""
+    from app.training.config import Choice
+    from app.training.events import Failed, Finished, StepDone
+    from tests.training_jobs import run
+
+    config = iterable(
+        "def __iter__(self):",
+        f"    order = torch.randperm(62) + 8 if {shuffled} else torch.arange(8, 70)",
+        "    for number in [*range(8), *order.tolist()]:",
+        "        yield torch.full((3,), number / 70), number / 7",
+    )
+    events = run(job(fitting(look(config)), data=config, epochs=2, batch_size=4, loss=Choice("MSELoss")))
+    if not shuffled:
+        assert isinstance(events[-1], Finished)
+        return
+    failed = events[-1]
+    assert isinstance(failed, Failed) and failed.kind == "data"
+    assert [event.step for event in events if isinstance(event, StepDone)] == [1, 2], "those were in their order"
+    assert failed.message.startswith("Sample 8 comes with another label")
+    assert "in another order" in failed.message and "a generator with a seed" in failed.message
+
+
+def test_a_dataset_whose_first_label_is_another_each_time_is_refused_when_it_is_read(iterable):
+    lines = ("def __iter__(self):", "    for _ in range(9):", "        yield torch.zeros(3), random.random()")
+    with pytest.raises(DataError, match="Sample 0 comes with another label.*keep the samples in memory"):
+        look(iterable(*lines))
+
+
+LABELS = {
+    "number": lambda i: i % 3,
+    "float64": lambda i: np.float64(i) / 3,
+    "bool": lambda i: i % 3 == 0,
+    "none known": lambda i: float("nan") if i % 2 else i / 3,
+    "tensor": lambda i: torch.tensor([[i, float("nan")], [float("inf"), 1.0]]),
+    "half": lambda i: torch.tensor(i / 3, dtype=torch.float16),
+    "tuple": lambda i: (1, torch.tensor([i / 3])),
+    "names": lambda i: {"kind": i % 3, "box": [i / 7, float("nan")]},
+    "one name": lambda i: {"kind": i},
+}
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_each_sample_comes_with_the_label_that_was_read_before(kind):
+    """Bad samples are left out of the labels, and the others keep theirs."""
+    from app.data.streams import SampleLost, stream_dataset
+
+    class Own(IterableDataset):
+        order = range(12)
+
+        def __iter__(self):
+            for number, i in enumerate(self.order):
+                yield torch.zeros(2 if number in (1, 6) else 3) + i, LABELS[kind](i)
+
+    own = Own()
+    samples, _, bad = stream_dataset(own, 0, 0.0, False)
+    assert len(bad) == 2 and samples.ahead([])[torch.arange(10)][:, 0].tolist() == [0, 2, 3, 4, 5, 7, 8, 9, 10, 11]
+    part = samples.part(torch.arange(6, 10)).ahead([])
+    assert part[torch.arange(4)][:, 0].tolist() == [8, 9, 10, 11]
+    own.order = [*range(9), 10, 9, 11]
+    assert part[torch.tensor([0])][:, 0].tolist() == [8]
+    with pytest.raises(SampleLost, match="Sample 9 comes with another label"):
+        part[torch.tensor([1])]
+    own.order = range(10)
+    with pytest.raises(SampleLost, match="Sample 11 does not come any more"):
+        part.ahead([])[torch.tensor([3])]
+
+
+def test_what_is_drawn_of_numpy_and_random_goes_on_after_a_checkpoint(iterable, run_script, tmp_path):  # noqa: F811
+    """Samples that are passed over draw too, and so does the dataset when it begins."""
+    from app.training import checkpoint
+    from app.training.config import Choice
+    from app.training.loop import train
+    from tests.training_jobs import losses
+
+    config = iterable(
+        "def __iter__(self):",
+        "    random.random(), np.random.rand(), torch.rand(())",
+        "    return self.samples()",
+        "",
+        "def samples(self):",
+        "    for number in range(70):",
+        "        drawn = random.random() + np.random.rand() + np.random.normal() + torch.rand(2 + (number == 33))",
+        "        yield drawn + number / 70, number / 7",
+    )
+    spec = look(config)
+    assert len(spec.bad) == 1
+    a_job = job(fitting(spec), data=config, epochs=2, batch_size=16, save_every=3, loss=Choice("MSELoss"))
+    whole = losses(list(train(a_job, folder=tmp_path / "c")))
+    for step in (3, 6):
+        rest = list(train(a_job, resume=tmp_path / "c" / checkpoint.step_file(step)))
+        assert losses(rest) == whole[step:]
+    write_start(a_job, tmp_path / "train.py")
+    ours = [line for line in app_lines(a_job) if '"step", ' in line]
+    lines, ended = run_script(a_job, "--json")
+    assert ended is None and [line for line in lines if '"step", ' in line] == ours
+    lines, _ = run_script(a_job, "--json", "--resume", str(tmp_path / "checkpoints" / checkpoint.step_file(6)))
+    assert [line for line in lines if '"step", ' in line] == ours[6:]
 
 
 def test_a_dataset_whose_target_is_a_tuple_has_several_targets(tmp_path, monkeypatch, run_script):  # noqa: F811

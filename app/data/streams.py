@@ -4,6 +4,7 @@ torch is imported at the top because they stand alone in that script: import thi
 """
 
 import copy
+import random
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,11 +12,12 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset
 
-from app.data.file_readers import kind_of, picture_files, read_dataset, read_picture
+from app.data.file_readers import kind_of, picture_files, read_dataset, read_picture, targets_of
 
 
 class SampleLost(OSError):
@@ -91,11 +93,15 @@ class Streamed:
 class InOrder(Streamed):
     """Samples of an iterable dataset, which come in its own order: `begin` begins with the first of them.
 
-    Those that lie before the ones that are asked for are passed over, without a trace in torch's generator.
+    Those that lie before the ones that are asked for are passed over, without a trace in the generators of torch, of
+    NumPy and of Python. `labels` are those of the samples of all `numbers`, read before: what would be learnt with the
+    label of another sample is not given.
     """
 
-    def __init__(self, begin: Callable[[], Iterator[Any]], numbers: Tensor, pin: bool) -> None:
-        self.begin, self.at, self.rest = begin, 0, iter(())
+    def __init__(self, begin: Callable[[], Iterator[Any]], numbers: Tensor, labels: Any, pin: bool) -> None:
+        self.begin, self.at = begin, 0
+        self.rest: Iterator[Any] = iter(())
+        self.known = numbers, labels if isinstance(labels, dict) else {"": labels}
         self.turn = threading.Lock()
         super().__init__(self.pass_to, numbers, 0, 0.0, pin)
         self.at, self.rest = 0, iter(())
@@ -107,21 +113,47 @@ class InOrder(Streamed):
         return own
 
     def pass_to(self, number: int) -> Tensor:
-        """The sample of a number. Raises SampleLost where there are fewer of them than there were."""
+        """The sample of a number. Raises SampleLost where it is another now, or does not come any more."""
         with self.turn:
-            if not self.at or number < self.at:
-                self.at, self.rest = 0, self.begin()
+            anew = not self.at or number < self.at
+            self.at = 0 if anew else self.at
+            passing = self.at < number
+            if passing:
+                before = torch.get_rng_state(), np.random.get_state(), random.getstate()
+            self.rest = self.begin() if anew else self.rest
             try:
-                before = torch.get_rng_state()
                 while self.at < number:
                     next(self.rest)
                     self.at += 1
-                torch.set_rng_state(before)
-                value = torch.as_tensor(next(self.rest)[0])
+                if passing:
+                    torch.set_rng_state(before[0])
+                    np.random.set_state(before[1])
+                    random.setstate(before[2])
+                sample = next(self.rest)
                 self.at += 1
             except StopIteration:
                 raise SampleLost(f"Sample {number} does not come any more: there are {self.at} now.") from None
+            if not self.has_its_label(number, sample):
+                raise SampleLost(
+                    f"Sample {number} comes with another label than the one that was read before: the dataset gives "
+                    "its samples in another order, or with other labels, each time it is gone through. Give it a fixed "
+                    "order, such as by a generator with a seed made in __iter__, or keep the samples in memory."
+                )
+            value = torch.as_tensor(sample[0])
             return value if value.dtype == torch.uint8 else value.to(kind_of(value))
+
+    def has_its_label(self, number: int, sample: Any) -> bool:
+        """Whether a sample comes with the label that was read before, made into the same kind; NaN is NaN."""
+        numbers, labels = self.known
+        place = int(torch.searchsorted(numbers, number))  # those of bad samples are not among them
+        try:
+            own = targets_of(sample[1])
+            own = own if len(labels) > 1 else dict(zip(labels, own.values(), strict=True))
+            pairs = [(own[name].to(label[place]).reshape(label[place].shape), label[place])
+                     for name, label in labels.items()]  # fmt: skip
+        except (ValueError, TypeError, IndexError, KeyError, RuntimeError):  # it is no label of that kind
+            return False
+        return all(torch.allclose(now, kept, rtol=0.0, atol=0.0, equal_nan=True) for now, kept in pairs)
 
 
 def stream_pictures(
@@ -187,5 +219,5 @@ def stream_dataset(
 
     with guard():
         if isinstance(dataset, IterableDataset):
-            return InOrder(lambda: iter(dataset), numbers, pin), labels, bad
+            return InOrder(lambda: iter(dataset), numbers, labels, pin), labels, bad
         return Streamed(read, numbers, 0, 0.0, pin), labels, bad
