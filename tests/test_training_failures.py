@@ -11,7 +11,7 @@ from app.training.config import Choice
 from app.training.control import Control, NoWeights
 from app.training.events import Failed, StepDone
 from app.training.loop import train
-from tests.training_jobs import SMALL_NET, adam, job, net, run
+from tests.training_jobs import BAD_NET, SMALL_NET, adam, job, net, run
 
 
 def failed(a_job, control=None) -> Failed:
@@ -22,6 +22,14 @@ def failed(a_job, control=None) -> Failed:
 
 def linear_net(*forward: str):
     return net(["self.linear1 = nn.Linear(64, 10)"], ["x = torch.flatten(x, 1)", *forward, "return self.linear1(x)"])
+
+
+def stepper_of(source):
+    from app.source import make_module
+    from app.training.metrics import Task
+    from app.training.stepper import Stepper
+
+    return Stepper(make_module(source), job(source).training, Task("CrossEntropyLoss", 10), "cpu")
 
 
 def test_a_shape_that_does_not_fit_names_its_node():
@@ -62,19 +70,58 @@ def test_a_mask_of_infinities_is_no_fault():
 def test_the_origin_of_a_nan_is_found_behind_what_passes_it_on():
     import torch
 
-    from app.source import make_module
     from app.training.finite import first_not_finite
 
-    source = linear_net("x = F.relu(x - 2)", "x = x / x.sum()", "x = x + 1")
-    torch.manual_seed(0)
-    model = make_module(source)
-    origin = first_not_finite(model, source, torch.rand(4, 1, 8, 8))
+    def found(source):
+        torch.manual_seed(0)
+        return first_not_finite(stepper_of(source), source, torch.rand(4, 1, 8, 8))
+
+    origin = found(linear_net("x = F.relu(x - 2)", "x = x / x.sum()", "x = x + 1"))
     assert origin.node == "f3" and origin.operation == "aten.div"
     masked = linear_net("x = torch.softmax(x.masked_fill(x < 0.1, float('-inf')), 1)", "x = x - 2", "x = x.sqrt()")
-    origin = first_not_finite(make_module(masked), masked, torch.rand(4, 1, 8, 8))
+    origin = found(masked)
     assert (origin.node, origin.operation) == ("f4", "aten.sqrt")
-    healthy = linear_net()
-    assert first_not_finite(make_module(healthy), healthy, torch.rand(4, 1, 8, 8)) is None
+    assert found(linear_net()) is None
+
+
+def test_of_a_batch_that_is_gone_nothing_is_claimed():
+    import torch
+
+    from app.training.finite import not_finite
+
+    error = not_finite(stepper_of(linear_net()), linear_net(), float("nan"), 7, later=torch.rand(9, 1, 8, 8))
+    assert error.node is None and "of 9 other samples every layer's output is finite" in str(error)
+
+
+TWO_LINEAR = ["self.linear1 = nn.Linear(64, 16)", "self.linear2 = nn.Linear(16, 10)"]
+
+
+def test_what_leaves_the_numbers_of_float16_alone_names_its_layer():
+    # In float32 all of it is finite.
+    source = net(TWO_LINEAR, ["x = self.linear1(x.flatten(1) * 1e6) * 1e-6", "return self.linear2(x)"])
+    assert not isinstance(run(job(source, epochs=1))[-1], Failed)
+    event = failed(job(source, amp="float16"))
+    assert (event.kind, event.node) == ("not finite", "linear1")
+    assert "in float16, where numbers end at 65504" in event.message
+
+
+def test_of_mixed_samples_those_are_run_again_that_the_net_was_given():
+    # Samples of the digits are sixteenths; those that are mixed are not.
+    mixing = "x = torch.where((x * 16 == (x * 16).round()).all(), x, x.log())"
+    source = net(TWO_LINEAR, ["x = x.flatten(1)", mixing, "x = self.linear1(x)", "return self.linear2(x)"])
+    assert not isinstance(run(job(source, epochs=1))[-1], Failed)
+    event = failed(job(source, mixup=0.4))
+    assert (event.kind, event.node) == ("not finite", "f2") and "torch.where" in event.message
+
+
+def test_dropout_falls_as_it_fell_behind_a_mixing():
+    event = failed(job(BAD_NET, mixup=0.4, batch_size=2))
+    assert (event.kind, event.node) == ("not finite", "f2")
+
+
+def test_a_loss_that_alone_is_not_finite_blames_no_layer():
+    event = failed(job(linear_net("x = x * 1e19"), loss=Choice("MSELoss"), optimizer=adam(lr=1e-30)))
+    assert event.node is None and "Every layer's output is finite; it is the loss itself" in event.message
 
 
 def test_out_of_memory_suggests_a_smaller_batch():

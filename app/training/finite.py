@@ -13,36 +13,54 @@ from app.training.failures import NotFinite
 from app.training.live import preserved
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
+
+    from app.training.stepper import Stepper
 
 
-def not_finite(
-    model: nn.Module, source: Source, inputs: Tensor, state: Tensor | None, value: float, step: int
-) -> NotFinite:
+def not_finite(stepper: Stepper, source: Source, value: float, step: int, later: Tensor | None = None) -> NotFinite:
     """The error for a loss of `value` at `step`, naming the first thing that is not finite.
 
-    `inputs` is the batch. `state` is the CPU generator's state before the step, so that dropout falls as it did;
-    None where the step is over, and the weights may be spoilt already.
+    The forward that gave the loss is run again on what the net was given then. Where the step is over, and the
+    weights may be spoilt already, `later` are other samples to run in its place.
     """
     head = f"The loss of step {step} is {value}"
+    fed = stepper.fed if later is None else (later, None)
+    assert fed is not None, "a step's loss is looked at after its forward"
+    inputs, state = fed
     if not inputs.isfinite().all():
-        return NotFinite(f"{head}: the batch holds numbers that are not finite.")
-    spoilt = next((name for name, tensor in model.named_parameters() if not _is_finite(tensor)), None)
+        held = "the batch holds" if later is None else "the data hold"
+        return NotFinite(f"{head}: {held} numbers that are not finite.")
+    spoilt = next((name for name, tensor in stepper.model.named_parameters() if not _is_finite(tensor)), None)
     if spoilt:
         node = _owner(spoilt, source)
         return NotFinite(f"{head}: the weights of {spoilt} were not finite any more after the step before.", node)
-    found = first_not_finite(model, source, inputs, state)
-    if found is None:
-        return NotFinite(f"{head}. Every layer's output is finite; it is the loss itself that leaves its range.")
-    first = f"{found.operation} was the first to leave the finite numbers, {found.line}"
-    return NotFinite(f"{head}: {first}.", found.node)
+    found = first_not_finite(stepper, source, inputs, state)
+    amp = stepper.config.amp
+    where = f" in {amp}" if amp else ""
+    if found is not None:
+        ends = ", where numbers end at 65504" if amp == "float16" else ""
+        first = f"{found.operation} was the first to leave the finite numbers{where}{ends}, {found.line}"
+        return NotFinite(f"{head}: {first}.", found.node)
+    if later is not None:
+        return NotFinite(
+            f"{head}. It was read after the step, whose batch is gone; of {len(later)} other samples every layer's "
+            f"output is finite{where}. With not_finite set to skip a loss is read at its step, and the layer is named."
+        )
+    if state is None:
+        return NotFinite(
+            f"{head}. Run once more{where}, every layer's output is finite; it is the loss itself that leaves its "
+            "range, or what falls otherwise each time, such as dropout."
+        )
+    return NotFinite(f"{head}. Every layer's output is finite{where}; it is the loss itself that leaves its range.")
 
 
-def first_not_finite(model: nn.Module, source: Source, inputs: Tensor, state: Tensor | None = None) -> Origin | None:
+def first_not_finite(stepper: Stepper, source: Source, inputs: Tensor, state: Tensor | None = None) -> Origin | None:
     """The operation of a forward from which the non-finite numbers of the output came; None if the output is finite.
 
-    A mask of -inf that a softmax takes away again is none. Buffers, train flags, gradients and generators are left as
-    they were.
+    The forward is that of a step, in its precision. `state` is the CPU generator's before it, so that dropout falls as
+    it did. A mask of -inf that a softmax takes away again is none. Buffers, train flags, gradients and generators are
+    left as they were.
     """
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -66,11 +84,11 @@ def first_not_finite(model: nn.Module, source: Source, inputs: Tensor, state: Te
                 alive.append(tensor)
             return out
 
-    with borrowed(), preserved(model), torch.no_grad():
+    with borrowed(), preserved(stepper.model), torch.no_grad():
         if state is not None:
             torch.set_rng_state(state)
         with Watch():
-            output = model(inputs)
+            output = stepper.output(stepper.model, inputs)
     return min((origins[id(t)] for t in _tensors(output) if id(t) in origins), default=None)
 
 

@@ -249,8 +249,6 @@ class _Run:
     def _take_step(
         self, epoch: int, count: int, last: bool, batches: Iterator[tuple[Tensor, Tensor]]
     ) -> Iterator[Event]:
-        import torch
-
         live, watcher = self._now, self._watching
         rate, seen = self.stepper.rate, math.nan
 
@@ -261,7 +259,7 @@ class _Run:
                 value = loss.item()
                 if not math.isfinite(value):
                     watcher.look.forward_done()
-                    raise not_finite(live.model, self.job.source, inputs, state, value, self.at.step + 1)
+                    raise not_finite(self.stepper, self.job.source, value, self.at.step + 1)
                 # LBFGS looks several times; the loss of the batch is the first.
                 seen = value if math.isnan(seen) else seen
             if watcher.look.open:
@@ -270,7 +268,6 @@ class _Run:
         skipped: NotFinite | None = None
         with GENERATOR:
             inputs, labels = next(batches)
-            state = torch.get_rng_state() if self._at_once else None
             if watcher.look_due:
                 watcher.begin()
             try:
@@ -340,8 +337,8 @@ class _Run:
         """On a device a loss is seen a little late; the batch is gone, and the weights may be spoilt since."""
         if math.isfinite(value):
             return
-        live = self._now
-        raise not_finite(live.model, self.job.source, live.data.batch(1)[0], None, value, step)
+        later, _ = self._now.data.batch(self.config.batch_size)
+        raise not_finite(self.stepper, self.job.source, value, step, later=later)
 
     def _evaluate(self, gathered: Gathered) -> Evaluated:
         """Mean loss and accuracy on the validation samples; None if there are none, or if the run is stopped."""

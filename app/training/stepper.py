@@ -60,6 +60,9 @@ class Stepper:
         self._several = hasattr(self.loss, "losses")
         self._clips = config.clip_value is not None or config.clip_norm is not None
         self._checked = False
+        # What the net was given last, and on the CPU its generator's state then; until the loss was looked at.
+        self.fed: tuple[Tensor, Tensor | None] | None = None
+        self._state: Callable[[], Tensor | None] = torch.get_rng_state if self.kind == "cpu" else lambda: None
         self.set_by_hand = False  # the rate, since the loop last looked
         self.waiting = 0  # batches whose gradients the optimizer has not had yet
 
@@ -158,6 +161,7 @@ class Stepper:
             self.optimizer.zero_grad(set_to_none=True)
         output, loss = self._run(inputs, labels)
         look(loss)
+        self.fed = None
         part = loss / self.config.accumulate if self.config.accumulate > 1 else loss
         (self.scaler.scale(part) if self.scaler is not None else part).backward()
         self.waiting += 1
@@ -177,6 +181,7 @@ class Stepper:
         return output, self.measured(output, labels, others, share)
 
     def _output(self, inputs: Tensor, labels: Tensor) -> Any:
+        self.fed = inputs, self._state()
         output = self.output(self.forward, inputs)
         if not self._checked:
             self.task.check(output, labels)
@@ -192,6 +197,7 @@ class Stepper:
             self.optimizer.zero_grad(set_to_none=True)
             output, loss = self._run(inputs, labels)
             look(loss)
+            self.fed = None
             loss.backward()
             self._clip()
             first.append((output, loss.detach(), self.parts))
