@@ -9,7 +9,7 @@ from app.data.sources import load
 from app.telemetry import gpu
 from app.telemetry.gpu import Allocator, GpuReading
 from app.telemetry.layer_memory import LayerBytes, StepBytes, saved
-from app.training import memory_report, memory_use
+from app.training import devices, memory_report, memory_use
 from app.training.config import Choice
 from app.training.control import Control
 from app.training.events import Paused
@@ -80,6 +80,15 @@ def test_a_report_is_a_file_of_bytes():
     assert raw["step"]["total"]["parameters"] == sum(row["parameters"] for row in raw["step"]["layers"])
     assert raw["gpu"]["reason"] == "cpu tells neither utilisation nor temperature"
     assert memory_report.score(90, 100) == pytest.approx(-0.1)
+
+
+def test_an_estimate_asks_the_device_that_auto_means_here(monkeypatch):
+    present = (devices.Device("cuda:1", "NVIDIA H200"), devices.Device("cpu", "CPU"))
+    monkeypatch.setattr(devices, "devices", lambda: present)
+    monkeypatch.setattr(gpu, "read", lambda device: gpu.GpuReading(name=f"what is at {device}"))
+    for asked, meant in (("auto", "cuda:1"), ("cuda:1", "cuda:1"), ("cuda:7", "cpu")):
+        report = memory_report.before(job(), asked)
+        assert (report.device, report.gpu.name) == (meant, f"what is at {meant}")
 
 
 def test_a_gpu_tells_what_it_has_and_leaves_out_the_rest():

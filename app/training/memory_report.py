@@ -11,6 +11,7 @@ from app.telemetry import gpu, memory
 from app.telemetry.gpu import Allocator, GpuReading
 from app.telemetry.layer_memory import StepBytes
 from app.training import memory_use
+from app.training.devices import resolve
 from app.training.job import Job
 from app.training.live import Live
 
@@ -47,7 +48,11 @@ def of_run(live: Live) -> MemoryReport:
 
 
 def before(job: Job, device: str) -> MemoryReport:
-    """The estimate of a run that has not begun. Raises DataError where the data cannot be read."""
+    """The estimate of a run that has not begun, on the device that its `device` means here.
+
+    Raises DataError where the data cannot be read.
+    """
+    device = resolve(device).id
     step = memory_use.estimate(job, load(job.data, job.data_root).info)
     return MemoryReport(device, step, True, None, gpu.read(device), memory.resident())
 
