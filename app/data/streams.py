@@ -149,11 +149,14 @@ class InOrder(Streamed):
         try:
             own = targets_of(sample[1])
             own = own if len(labels) > 1 else dict(zip(labels, own.values(), strict=True))
-            pairs = [(own[name].to(label[place]).reshape(label[place].shape), label[place])
-                     for name, label in labels.items()]  # fmt: skip
+            for name, label in labels.items():
+                kept = label[place]
+                now = own[name].to(kept).reshape(kept.shape)
+                if not (torch.equal(now, kept) or torch.allclose(now, kept, rtol=0.0, atol=0.0, equal_nan=True)):
+                    return False
         except (ValueError, TypeError, IndexError, KeyError, RuntimeError):  # it is no label of that kind
             return False
-        return all(torch.allclose(now, kept, rtol=0.0, atol=0.0, equal_nan=True) for now, kept in pairs)
+        return True
 
 
 def stream_pictures(
