@@ -530,10 +530,15 @@ def test_row_32_several_devices_are_taken_by_distributed_data_parallel(tmp_path)
     assert [line["event"] for line in told].count("started") == 1 and (tmp_path / "trained" / "weights.pt").is_file()
 
 
-def test_row_30_activations_in_place_and_the_profiler():
+def test_row_30_activations_in_place_and_the_profiler(monkeypatch):
     """nn.ReLU(inplace=True) gives the same numbers; torch.profiler sees the operations of a run, and changes none"""
     from torch.profiler import ProfilerActivity, profile
 
+    from app.training import step_profile
+    from app.training.control import Control
+    from app.training.orders import ProfileStep
+
+    monkeypatch.setattr(step_profile, "MOST", 1000)  # which are the largest is the machine's affair
     init = ["self.fc1 = nn.Linear(64, 16)", "self.act = nn.ReLU({})", "self.fc2 = nn.Linear(16, 10)"]
     forward = ["x = self.fc1(x.flatten(1))", "x = self.act(x)", "return self.fc2(x)"]
     plain, in_place = (net([line.format(text) for line in init], forward) for text in ("", "inplace=True"))
@@ -543,3 +548,9 @@ def test_row_30_activations_in_place_and_the_profiler():
         assert losses(run(job(plain, epochs=1, batch_size=300))) == wanted
     counts = {event.key: event.count for event in seen.key_averages()}
     assert counts["aten::linear"] >= 2 * len(wanted) and counts["ReluBackward0"] == len(wanted)
+    # And by the user's own order, to a run that goes on.
+    control = Control()
+    asked = control.call(ProfileStep())
+    assert losses(list(train(job(plain, epochs=1, batch_size=300), control))) == wanted
+    rows = {row.name: row.calls for row in asked.result().rows}
+    assert rows["aten::addmm"] == 2 and rows["ReluBackward0"] == 1

@@ -14,7 +14,7 @@ from app.data import config as data_config
 from app.frozen import FrozenMap
 from app.telemetry import gpu, histogram, layer_memory
 from app.training import config as training_config
-from app.training import events, inside, job, memory_report, orders, peek, watch_points
+from app.training import events, inside, job, memory_report, orders, peek, step_profile, watch_points
 
 _PLAIN = (bool, int, float, str, bytes, type(None))
 _NUMBERS = "fiub"  # the kinds of numpy's dtypes that travel
@@ -30,7 +30,7 @@ def _classes(*modules: ModuleType) -> dict[str, type]:
 
 CLASSES = _classes(
     layer_files, source, data_config, training_config, events, job, orders, watch_points, histogram, inside, peek,
-    memory_report, gpu, layer_memory
+    memory_report, gpu, layer_memory, step_profile
 )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.telemetry import gpu
-from app.training import inside, memory_report, peek
+from app.training import inside, memory_report, peek, step_profile
 from app.training.live import Live
 
 
@@ -65,3 +65,14 @@ class WriteSnapshot:
     def __call__(self, _live: Live) -> None:
         """Raises OSError."""
         gpu.write_snapshot(self.path)
+
+
+@dataclass(frozen=True)
+class ProfileStep:
+    """Tell where the time of a step goes. With `trace`, write what was seen to that file as well."""
+
+    trace: str = ""
+
+    def __call__(self, live: Live) -> step_profile.StepProfile:
+        """Measured on a batch of the run. Raises OSError."""
+        return step_profile.of_run(live, self.trace)

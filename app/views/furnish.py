@@ -110,6 +110,7 @@ def _evaluation(window: MainWindow) -> None:
 def _layer(window: MainWindow) -> None:
     from app.views.layer_control import LayerControl
     from app.views.memory_control import MemoryControl
+    from app.views.profile_control import ProfileControl
     from app.views.training.layer_page import LayerPage
 
     window.layer_page = LayerPage()
@@ -120,6 +121,7 @@ def _layer(window: MainWindow) -> None:
     window.bottom.findChild(PageHeights).set_first("layer", HEIGHT)
     window.layer_control = LayerControl(window)
     window.memory_control = MemoryControl(window)
+    window.profile_control = ProfileControl(window)
 
 
 def _room(window: MainWindow) -> None:

@@ -26,7 +26,6 @@ Key = QKeySequence.StandardKey
 WAYS = ("left", "right", "up", "down")
 
 
-
 def build_menus(window: MainWindow) -> Actions:
     """Fill the menu line; returns the actions by key."""
     actions = Actions(window, window.menuBar())
@@ -230,6 +229,8 @@ def _run(window: MainWindow, actions: Actions) -> None:
     actions.add(menu, "overfit", "Learn &one batch by heart", trial.overfit)
     actions.add(menu, "memory", "&Memory of a step…", lambda: window.memory_control.open(), "", "memory",
                 "By layer: estimated for the drawing, measured on a run that goes on")  # fmt: skip
+    actions.add(menu, "profile", "Prof&ile of a step…", lambda: window.profile_control.open(), "", "",
+                "By operation: where the time of a step of the run goes")  # fmt: skip
     menu.addSeparator()
     PlacesControl(window).fill(actions, menu)
     menu.addSeparator()
