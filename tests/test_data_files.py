@@ -211,6 +211,7 @@ def values(folder, kind, **options):
     return tensors(folder, kind, inputs, inputs.sum(1), **options)
 
 
+FULL = FrozenMap(full=True, log_input=True)
 RUNS = {
     "classes of a table": (csv, {}),
     "a table weighed": (lambda folder: replace(csv(folder), class_weights=True), {}),
@@ -219,6 +220,7 @@ RUNS = {
     "pt": (lambda folder: values(folder, "pt", standardise=True), {"loss": Choice("L1Loss")}),
     "npz": (lambda folder: values(folder, "npz"), {"loss": Choice("MSELoss")}),
     "npy": (lambda folder: values(folder, "npy"), {"loss": Choice("HuberLoss")}),
+    "counts of a table": (lambda folder: csv(folder, target="length"), {"loss": Choice("PoissonNLLLoss", FULL)}),
     "pictures": (pictures, {"channels_last": True}),
     "a text": (text, {}),
     "a text, one-hot": (text, {"loss": Choice("BCEWithLogitsLoss")}),

@@ -19,8 +19,8 @@ from app.training.choices import (
     optimizer_params,
 )
 from app.training.config import Choice
-from app.training.events import Failed, Finished
-from tests.training_jobs import SMALL_NET, job, net, run
+from app.training.events import EpochDone, Failed, Finished
+from tests.training_jobs import SMALL_NET, adam, job, net, run
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -40,6 +40,23 @@ def test_every_loss_is_made_told_and_trains(name):
         assert isinstance(events[-1], Failed) and "between 0 and 1" in events[-1].message
     else:
         assert isinstance(events[-1], Finished), events[-1]
+
+
+def test_the_poisson_loss_learns_counts_and_classes():
+    import torch
+
+    # The logarithm of the rate, or the rate itself: the loss is least where it is the mean of the counts.
+    counts = torch.tensor([[0.0], [1.0], [2.0], [9.0]])
+    for log_input, best in ((True, 3.0**0.5), (True, 3.0), (False, 3.0)):
+        answer = torch.full((4, 1), best).log() if log_input else torch.full((4, 1), best)
+        answer.requires_grad_()
+        make_loss(Choice("PoissonNLLLoss", FrozenMap(log_input=log_input)))(answer, counts).backward()
+        assert (answer.grad.sum().abs() < 1e-5) == (best == 3.0)
+    epochs = [e for e in run(job(epochs=15, loss=Choice("PoissonNLLLoss"), optimizer=adam(lr=0.01)))
+              if isinstance(e, EpochDone)]  # fmt: skip
+    assert epochs[-1].val_accuracy > 0.8 and epochs[-1].train_loss < epochs[0].train_loss
+    docs = {param.name: param.doc for param in loss_params("PoissonNLLLoss")}
+    assert "exp(input) - target*input" in docs["log_input"] and not any("\\" in doc for doc in docs.values())
 
 
 # Muon takes matrices alone.

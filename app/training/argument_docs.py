@@ -28,6 +28,12 @@ def argument_docs(doc: str) -> dict[str, str]:
 
 
 def _plain(text: str) -> str:
-    """Without the marks of reStructuredText."""
+    """Without the marks of reStructuredText and of its formulas.
+
+    >>> _plain(r"adds .. math:: \\text{x} * \\log(2\\pi)")
+    'adds x * log(2π)'
+    """
+    text = re.sub(r"\\text\{(.*?)\}", r"\1", text.replace(".. math:: ", "").replace("\\pi", "π"))
+    text = re.sub(r"\\(exp|log)\b", r"\1", text)
     text = re.sub(r":\w+:`(.*?)(?:\s*<.*?>)?`", r"\1", text)
     return re.sub(r"`+(.*?)(?:\s*<.*?>)?`+_?", r"\1", text).strip()

@@ -38,6 +38,7 @@ LOSSES: FrozenMap[str, str] = FrozenMap(
     SmoothL1Loss=ONE_HOT,
     HuberLoss=ONE_HOT,
     KLDivLoss=ONE_HOT,
+    PoissonNLLLoss=ONE_HOT,
 )
 
 # SparseAdam wants sparse gradients (Embedding with sparse=True) and Muon matrices alone; LBFGS runs a closure.
