@@ -63,6 +63,7 @@ def run(options: argparse.Namespace) -> int:
         print(words(job.training.start, job.source))
     folder: Path = options.out
     recorder, resume = _kept(folder, project, job, options.resume)
+    job = _as_before(job, project, resume)
     control = control_for(place)
     with _interruptible(control):
         out: Output = JsonLines() if options.json else Progress(project.training.epochs)
@@ -134,6 +135,13 @@ def _kept(folder: Path, project: Project, job: Job, resume: Path | None) -> tupl
     return Recorder(kept, project, job.source.text, lambda: there), path
 
 
+def _as_before(job: Job, project: Project, resume: Path | None) -> Job:
+    """A run that goes on takes as many threads as it had."""
+    from app.runs import going_on
+
+    return going_on.as_before(job, project, resume) if resume is not None else job
+
+
 def _watch(
     job: Job, control: Control, out: Output, recorder: Recorder, resume: Path | None, place: Place
 ) -> tuple[Any, Event]:
@@ -143,6 +151,7 @@ def _watch(
     from app.training.events import Saved, Started
     from app.training.history import History
 
+    recorder.threads = job.training.threads
     problem = recorder.begin()
     history = store.history_of(recorder.kept) if resume is not None and not problem else History()
     last: Event | None = None

@@ -65,8 +65,10 @@ class TrainingThread(QThread):
 
     def run(self) -> None:
         recorder, folder = self._recorder, None
-        if recorder is not None and not recorder.begin():
-            folder = recorder.checkpoints
+        if recorder is not None:
+            recorder.threads = self.job.training.threads or self._threads or 0
+            if not recorder.begin():
+                folder = recorder.checkpoints
         try:
             events = train(
                 self.job, self.control, self.place, threads=self._threads, folder=folder, resume=self._resume

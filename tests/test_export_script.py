@@ -218,6 +218,24 @@ def names_imported(node):
     return [node.module.partition(".")[0]] if isinstance(node, ast.ImportFrom) else []
 
 
+def test_a_script_goes_on_from_a_limit_as_the_app_does(tmp_path, run_script):
+    schedule = Schedule(Choice("StepLR", FrozenMap(step_size=1, gamma=0.5)), "epoch")
+    whole = job(SMALL_NET, epochs=3, schedule=schedule, save_every=50)
+    limited = replace(whole, training=replace(whole.training, max_steps=30))  # of 23 an epoch
+    first, _ = run_script(limited, "--json", "--checkpoints", str(tmp_path / "kept"))
+    at = str(tmp_path / "kept" / "last.pt")
+    again, ended = run_script(limited, "--json", "--resume", at, "--checkpoints", str(tmp_path / "kept"))
+    assert ended is None and not [line for line in again if '"step"' in line[:20]], "the limit is reached"
+    rest, _ = run_script(whole, "--json", "--resume", at, "--checkpoints", str(tmp_path / "more"))
+    plain = app_lines(replace(whole, training=replace(whole.training, save_every=0)))
+    steps = [[line for line in lines if line.startswith('{"event": "step"')] for lines in (first, rest, plain)]
+    assert steps[0] + steps[1] == steps[2] and len(steps[0]) == 30
+    ours = [line for event in train(whole, resume=Path(at)) if (line := to_json(event))]
+    assert ours[1:] == [line for line in rest[1:] if '"saved"' not in line]
+    end = json.loads(again[-1])
+    assert end.items() <= json.loads(to_json(list(train(limited, resume=Path(at)))[-1])).items() and end["steps"] == 30
+
+
 @pytest.mark.parametrize("a_job", JOBS.values(), ids=JOBS)
 def test_the_script_knows_nothing_of_the_app(a_job):
     text = training_script(a_job)

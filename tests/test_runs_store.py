@@ -10,16 +10,17 @@ import pytest
 
 from app.project import Project
 from app.runs import lock, store, tables
-from app.runs.going_on import going_on
+from app.runs.going_on import as_before, further, going_on
 from app.runs.record import RunError
 from app.runs.recorder import Recorder
 from app.training import checkpoint
+from app.training.config import TrainingConfig
 from app.training.control import Control
 from app.training.events import Event, StepDone
 from app.training.history import History
 from app.training.job import Job
 from app.training.loop import train
-from tests.training_jobs import SMALL_NET, job, losses
+from tests.training_jobs import SMALL_NET, adam, job, losses
 
 
 def project(a_job: Job) -> Project:
@@ -75,6 +76,55 @@ def test_a_run_is_there_again_with_all_that_it_told(tmp_path: Path) -> None:
     assert record.summary.best_loss == min(history.epochs["val_loss"])
     assert record.environment is not None and record.environment.device == "cpu" and record.environment.threads >= 1
     assert record.saved["last.pt"] == record.summary.steps
+
+
+@pytest.mark.parametrize(
+    ("settings", "now", "words"),
+    [
+        ({"epochs": 2}, {"epochs": 2}, "more epochs under Training than its 2"),
+        ({"epochs": 2}, {"epochs": 3}, ""),
+        ({"epochs": 2, "max_steps": 30}, {"epochs": 9, "max_steps": 30}, "more steps under Training than its 30, or"),
+        ({"epochs": 2, "max_steps": 30}, {"epochs": 2, "max_steps": 31}, ""),
+        ({"epochs": 2, "max_steps": 30}, {"epochs": 1}, "more epochs under Training than its 2"),
+        ({"epochs": 2, "max_steps": 30}, {"epochs": 2}, ""),
+        ({"epochs": 9, "max_minutes": 1e-9}, {"epochs": 9, "max_minutes": 1e-9}, "more minutes under Training"),
+        ({"epochs": 9, "max_minutes": 1e-9}, {"epochs": 9, "max_minutes": 60.0}, ""),
+        ({"epochs": 9, "patience": 1, "optimizer": adam(lr=0.0)}, {"epochs": 9, "patience": 1}, "patience under"),
+        ({"epochs": 9, "patience": 1, "optimizer": adam(lr=0.0)}, {"epochs": 9}, ""),
+    ],
+)
+def test_a_run_that_is_done_says_which_limit_stands_in_its_way(settings, now, words, tmp_path: Path) -> None:
+    recorder, events = kept_run(tmp_path, job(**settings))
+    (kept,) = store.listed(tmp_path)
+    assert kept.state == "done" and recorder.problem == "" and losses(events)
+    if words:
+        with pytest.raises(RunError, match=words):
+            further(kept, TrainingConfig(**now))
+    else:
+        limits = further(kept, TrainingConfig(seed=5, **now))
+        assert limits.epochs == now["epochs"] and limits.seed == job().training.seed, "the rest is the run's own"
+
+
+def test_a_run_goes_on_with_the_threads_that_it_had_unless_somebody_chose_them(tmp_path: Path) -> None:
+    """How many a run takes that nobody chose a number for is another question with each version."""
+    kept_run(tmp_path, job(epochs=1, threads=2))
+    (kept,) = store.listed(tmp_path)
+    last, small = kept.checkpoints / "last.pt", job(epochs=2, threads=1)
+    assert as_before(small, project(job(epochs=2)), last).training.threads == 2
+    assert as_before(small, project(small), last).training.threads == 1
+
+
+def test_the_record_names_the_threads_of_the_run_and_not_those_of_who_writes_it(tmp_path: Path) -> None:
+    import torch
+
+    a_job, wanted = job(max_steps=2), torch.get_num_threads() + 3
+    recorder = Recorder(store.begin(tmp_path, project(a_job)), project(a_job), a_job.source.text)
+    recorder.threads = wanted
+    recorder.begin()
+    for event in train(a_job):
+        recorder.take(event)
+    recorder.close()
+    assert recorder.kept.record.environment.threads == wanted
 
 
 def test_a_run_that_goes_on_tells_the_rest_as_if_it_had_never_stopped(tmp_path: Path) -> None:

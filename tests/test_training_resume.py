@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,45 @@ def test_a_run_can_go_on_for_more_epochs(tmp_path: Path) -> None:
     longer = list(train(job(epochs=3), resume=tmp_path / checkpoint.LAST))
     assert losses(longer) == losses(run(job(epochs=3)))[-len(losses(longer)) :]
     assert [event.epoch for event in longer if isinstance(event, EpochDone)] == [3]
+
+
+def test_a_run_that_came_to_a_limit_goes_on_as_if_there_had_been_none(tmp_path: Path) -> None:
+    """The limit comes in the middle of an epoch: the rest of its batches follow, and the schedule has not moved."""
+    schedule = Schedule(Choice("StepLR", FrozenMap(step_size=1, gamma=0.5)), "epoch")
+    whole = job(epochs=3, schedule=schedule)
+    plain, batches = run(whole), 23
+    limited = replace(whole, training=replace(whole.training, max_steps=batches + 7))
+    first = list(train(limited, folder=tmp_path))
+    assert len(losses(first)) == batches + 7 and "limit" in first[-1].note
+    again = list(train(limited, resume=tmp_path / checkpoint.LAST))
+    assert losses(again) == [] and again[-1].note == first[-1].note and again[-1].steps == batches + 7
+    rest = list(train(whole, resume=tmp_path / checkpoint.LAST))
+    assert losses(first) + losses(rest) == losses(plain)
+    assert epochs(rest) == epochs(plain)[1:]
+
+
+def test_a_run_takes_its_threads_and_leaves_those_of_the_others(tmp_path: Path) -> None:
+    """torch gives every thread that is new to it the number that it was told last, on whichever thread that was."""
+    import torch
+
+    def told(ask: Any) -> int:
+        found: list[int] = []
+        asking = threading.Thread(target=lambda: found.append(ask()))
+        asking.start()
+        asking.join()
+        return found[0]
+
+    def trained() -> int:
+        torch.get_num_threads()
+        run = train(job(max_steps=1, threads=usual + 2))
+        next(run)
+        inside.append((torch.get_num_threads(), told(torch.get_num_threads)))
+        list(run)
+        return torch.get_num_threads()
+
+    usual, inside = told(torch.get_num_threads), []
+    assert told(trained) == usual == told(torch.get_num_threads)
+    assert inside == [(usual + 2, usual)]
 
 
 def test_a_checkpoint_of_another_net_or_another_optimizer_says_so(tmp_path: Path) -> None:

@@ -208,7 +208,10 @@ def _dataset(config: DataConfig, spec: SourceSpec, parts: Parts) -> Dataset:
     if not len(training):
         raise DataError(f"{spec.label}: no sample is left to train on. Make validation_fraction smaller.")
     with borrowed():
-        inputs, _ = next(training.batches([torch.arange(1)]))
+        try:
+            inputs, _ = next(training.batches([torch.arange(1)]))
+        except OSError as error:  # SampleLost: it was there a moment ago
+            raise DataError(f"{spec.label}: {error}") from error
     counts = FrozenMap({one.name: _counts(training.labels, one) for one in spec.known_targets})
     info = DataInfo(
         spec.key,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 
-from app.export.script_steps import Terms, keeping
+from app.export.script_steps import Terms, keeping, may_end_early
 from app.training import checkpoint
 from app.training.choices import CLOSURE
 from app.training.config import TrainingConfig
@@ -151,11 +151,15 @@ def parts(config: TrainingConfig, terms: Terms, hands: bool) -> dict[str, str]:
         "restored": _RESTORED.format(objects=loaded),
         "resumed_at": ', **({"resumed_at": at["step"]} if at else {})',
         "keeper": keep,
-        "first": "done + 1",
+        "first": "done + 1" if config.max_steps is None else "done + 1 if step < MAX_STEPS else args.epochs + 1",
         "order_kept": "        order = order if taken and epoch == done + 1 else shuffle.get_state()\n",
         "skipped": _SKIPPED.format(correct=correct, left_out=' - at.get("left_out", 0)' * leaves_out),
         "kept_step": every,
-        "kept_epoch": "\n        done, taken = epoch, 0",
+        "kept_epoch": (
+            "\n        if taken == len(batches):  # else a limit came first\n            done, taken = epoch, 0"
+            if may_end_early(config)
+            else "\n        done, taken = epoch, 0"
+        ),
         "kept_best": '\n        if stale == 0:\n            keep("best.pt")',
         "kept_last": '    keep("last.pt")\n',
     }

@@ -287,10 +287,15 @@ def limits(config: TrainingConfig) -> str:
 def _limits(config: TrainingConfig) -> list[str]:
     lines = []
     if config.max_steps is not None:
-        lines += ["if step == MAX_STEPS:", "    break"]
+        lines += ["if step >= MAX_STEPS:", "    break"]
     if config.max_minutes is not None:
         lines += ["if agreed(time.perf_counter() - began, device) >= 60 * MAX_MINUTES:", "    break"]
     return lines
+
+
+def may_end_early(config: TrainingConfig) -> bool:
+    """Whether a limit may end an epoch before its last batch; one that goes on then takes the rest of it."""
+    return config.max_steps is not None or config.max_minutes is not None
 
 
 def keeping(config: TrainingConfig) -> list[str]:
@@ -307,10 +312,10 @@ def end_of_epoch(config: TrainingConfig, keeps: bool = False) -> str:
     if config.patience or keeps or (schedule is not None and schedule.choice.name == PLATEAU):
         lines.append("val_loss = val_loss if val_loss is None else agreed(val_loss, device)")
     if schedule is not None and schedule.per == "epoch":
-        if schedule.choice.name == PLATEAU:
-            lines += ["if val_loss is not None:", "    schedule.step(val_loss)"]
-        else:
-            lines.append("schedule.step()")
+        plateau = schedule.choice.name == PLATEAU
+        conditions = ["val_loss is not None"] * plateau + ["taken == len(batches)"] * (keeps and may_end_early(config))
+        call = f"schedule.step({'val_loss' * plateau})"
+        lines += [f"if {' and '.join(conditions)}:", f"    {call}"] if conditions else [call]
     if config.patience or keeps:
         lines += [
             "if val_loss is not None and (best is None or val_loss < best):",
@@ -326,10 +331,7 @@ def end_of_run(config: TrainingConfig) -> str:
     lines = []
     if config.patience:
         lines += ["if stale >= PATIENCE:", "    break"]
-    if config.max_steps is not None:
-        lines += ["if step == MAX_STEPS:", "    break"]
-    if config.max_minutes is not None:
-        lines += ["if agreed(time.perf_counter() - began, device) >= 60 * MAX_MINUTES:", "    break"]
+    lines += _limits(config)
     return _block(lines, 2) if lines else ""
 
 

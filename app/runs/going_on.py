@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from app import weights_files
+from app.project import Project
 from app.runs import layers_kept, store
 from app.runs.record import RunError
 from app.runs.store import Kept
-from app.training.config import StartWeights
+from app.training.config import StartWeights, TrainingConfig
+from app.training.job import Job
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,48 @@ def going_on(kept: Kept, path: Path) -> GoingOn:
         if later:
             other.unlink(missing_ok=True)
     return GoingOn(at["step"], at["done"])
+
+
+def as_before(job: Job, project: Project, path: Path) -> Job:
+    """The job of a run that goes on from a checkpoint: on as many CPU threads as it had, if nobody chose a number.
+
+    Raises CheckpointError.
+    """
+    from app.training.checkpoint import load
+
+    ran_on = load(path).get("ran_on", {})
+    if project.training.threads or ran_on.get("processes", 1) != 1 or "threads" not in ran_on:
+        return job
+    return replace(job, training=replace(job.training, threads=ran_on["threads"]))
+
+
+def further(kept: Kept, now: TrainingConfig) -> TrainingConfig:
+    """The settings of a run that has come to its end, with the limits of `now`, under which it goes on.
+
+    Raises RunError, which names the limit, where one of these would end it at once.
+    """
+    before, summary, title = store.project_of(kept).training, kept.record.summary, kept.record.title
+    limits = replace(
+        before, epochs=now.epochs, max_steps=now.max_steps, max_minutes=now.max_minutes, patience=now.patience
+    )
+    to_do = f"{title} has come to its end. To go on, set "
+    or_fork = "; or fork a new run from one of its checkpoints."
+    if limits.max_steps is not None and summary.steps >= limits.max_steps:
+        raise RunError(f"{to_do}a limit of more steps under Training than its {summary.steps:,}, or none{or_fork}")
+    if limits.max_minutes is not None and summary.seconds >= 60 * limits.max_minutes:
+        minutes = f"{summary.seconds / 60:.1f}"
+        raise RunError(f"{to_do}a limit of more minutes under Training than its {minutes}, or none{or_fork}")
+    begun = kept.record.beginning
+    steps = begun.steps_per_epoch if begun is not None else 0
+    if summary.steps >= steps * limits.epochs:
+        raise RunError(f"{to_do}more epochs under Training than its {before.epochs}{or_fork}")
+    early = summary.steps < steps * before.epochs and not (
+        before.max_steps is not None and summary.steps >= before.max_steps
+        or before.max_minutes is not None and summary.seconds >= 60 * before.max_minutes
+    )  # fmt: skip
+    if early and 0 < limits.patience <= before.patience:
+        raise RunError(f"{to_do}patience under Training to more than its {before.patience} epochs, or to 0{or_fork}")
+    return limits
 
 
 def run_of(path: Path) -> Kept | None:

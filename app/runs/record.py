@@ -46,7 +46,7 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """What a run ran on. `threads` is torch's count on the thread of the run."""
+    """What a run ran on. `threads` is how many CPU threads one operation of it was shared out to."""
 
     tapedeck: str
     python: str
@@ -173,8 +173,8 @@ def _number(value: float) -> float | None:
     return value if value == value and abs(value) != float("inf") else None
 
 
-def environment(device: str) -> Environment:
-    """What this process runs on, asked on the thread of the run."""
+def environment(device: str, threads: int) -> Environment:
+    """What a run that takes so many CPU threads runs on; 0 are as many as torch takes on this one."""
     import torch
 
     from app import __version__
@@ -182,4 +182,5 @@ def environment(device: str) -> Environment:
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.processor() or "CPU"
     python = sys.version.partition(" ")[0]
     system = f"{platform.system()} {platform.release()}, {os.cpu_count()} cores"
-    return Environment(__version__, python, str(torch.__version__), system, device, name, torch.get_num_threads())
+    threads = threads or torch.get_num_threads()
+    return Environment(__version__, python, str(torch.__version__), system, device, name, threads)

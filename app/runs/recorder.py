@@ -70,6 +70,7 @@ class Recorder:
     ) -> None:
         self.kept = kept
         self.problem = ""
+        self.threads = 0  # that the run takes for one operation, where whoever starts it knows
         self._project, self._source, self._going_on, self._watch = project, source, going_on, watch
         self._record = kept.record
         self._events: list[Event] = []
@@ -153,7 +154,7 @@ class Recorder:
     def _set_up(self, event: Started) -> None:
         names = record.Beginning.__struct_fields__
         begun = record.Beginning(**{name: getattr(event, name) for name in names})
-        where = record.environment(event.device)
+        where = record.environment(event.device, self.threads)
         with self._writing:
             self._record = msgspec.structs.replace(
                 self._record, beginning=begun, environment=where, device=event.device, epochs=event.epochs

@@ -19,7 +19,7 @@ from app.training.devices import resolve
 from app.training.events import Failed
 from app.training.failures import failure
 from app.training.job import Job, JobError, check_input, check_numbers
-from app.training.switches import switched
+from app.training.switches import cpu_threads, switched
 from app.training.tasks import info_of, wants_input
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def dry_run(job: Job) -> DryRun | Failed:
         resolved = resolve(job.training.device)
         config = replace(job.training, compile=False)
         job = replace(job, training=config, data=replace(job.data, class_weights=False))
-        with switched(config), aside(config.seed):
+        with switched(config), cpu_threads(config.threads), aside(config.seed):
             meter = _Meter(resolved.id)
             stepper = stepper_of(job, info, resolved.id)
             inputs, labels = made_batch(job, info, resolved.id)

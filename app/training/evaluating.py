@@ -24,6 +24,7 @@ from app.training.job import Job, JobError, check_input, check_numbers
 from app.training.metrics import CLASSES, TOKENS, VALUES
 from app.training.scores import Gathered, fitting, probabilities
 from app.training.start import TensorInfo, initial_weights, misfits
+from app.training.switches import set_cpu_threads
 from app.training.tasks import prepared, task_of
 
 if TYPE_CHECKING:
@@ -58,14 +59,12 @@ class Evaluator:
     """
 
     def __init__(self, job: Job, weights: Mapping[str, Tensor] | None = None, data: Dataset | None = None) -> None:
-        import torch
-
         from app.training.devices import resolve
 
         check_numbers(job)
         self.job, device = job, resolve(job.training.device).id
         if job.training.threads:
-            torch.set_num_threads(job.training.threads)
+            set_cpu_threads(job.training.threads)
         # Training samples too are looked at as a net is validated: nothing is drawn for them.
         seen = replace(job.data, train_transforms=job.data.eval_transforms)
         self.data = data or prepared(job, load(seen, job.data_root))

@@ -29,6 +29,7 @@ _SHAPE_WORDS = re.compile(
 # Batch norm cannot take the spread of one number.
 _LONELY = "more than 1 value per channel"
 _LONELY_CURE = "A batch has a single sample, as the last one of an epoch may: change batch_size by one."
+_ANOTHER = "another label"  # the message itself says what to do
 _LOST_CURE = "Bring the data back; Runs goes on from the newest checkpoint, if one was taken."
 _MEMORY_WORDS = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
 
@@ -40,7 +41,12 @@ def failure(error: BaseException, source: Source, batch_size: int, epoch: int, s
     if isinstance(error, OutputError):
         node = _output_node(source)
     text = "".join(traceback.format_exception(error))
-    cure = _LONELY_CURE if _LONELY in str(error) else _LOST_CURE if _is_lost(error) else _cure(kind, batch_size, node)
+    if _LONELY in str(error):
+        cure = _LONELY_CURE
+    elif _is_lost(error):
+        cure = "" if _ANOTHER in str(error) else _LOST_CURE
+    else:
+        cure = _cure(kind, batch_size, node)
     return Failed(kind, _message(error, kind, step), cure, text, node, epoch, step)
 
 

@@ -45,7 +45,7 @@ from app.training.order import batch_count, ordered
 from app.training.saving import Saver
 from app.training.scores import Gathered
 from app.training.setting_up import set_up
-from app.training.switches import switched
+from app.training.switches import cpu_threads, switched
 from app.training.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -106,11 +106,9 @@ class _Run:
         self._note = self._changed = ""
 
     def events(self, threads: int | None, resume: Path | None) -> Iterator[Event]:
-        import torch
-
         check_numbers(self.job)
-        torch.set_num_threads(self.config.threads or threads or torch.get_num_threads())
         with ExitStack() as stack:
+            stack.enter_context(cpu_threads(self.config.threads or threads))
             stack.enter_context(switched(self.config))
             try:
                 started = self._set_up(resolve(self.config.device), resume)
@@ -120,6 +118,8 @@ class _Run:
             yield started
             self._origin = perf_counter() - self.at.seconds
             for epoch in range(self.at.done + 1, self.config.epochs + 1):
+                if self.at.step and self._over():  # it goes on from there
+                    break
                 yield from self._train_epoch(epoch)
                 if self.control.stopping or self._note:
                     break
@@ -214,7 +214,8 @@ class _Run:
             if self.config.save_every and self.at.step % self.config.save_every == 0:
                 yield from self._save(checkpoint.step_file(self.at.step))
         yield from self._flush()
-        yield from self._end_epoch(epoch, sum(map(len, chunks[: self.at.batch])) - self.at.left_out)
+        seen = sum(map(len, chunks[: self.at.batch])) - self.at.left_out
+        yield from self._end_epoch(epoch, seen, whole=self.at.batch == len(chunks))
 
     def _over(self) -> bool:
         """Whether a limit ends the run after this batch."""
@@ -225,7 +226,7 @@ class _Run:
             self._note = f"the limit of {minutes:g} minutes was reached"
         return bool(self._note)
 
-    def _end_epoch(self, epoch: int, count: int) -> Iterator[Event]:
+    def _end_epoch(self, epoch: int, count: int, whole: bool) -> Iterator[Event]:
         self._count_correct()
         accuracy = self.stepper.task.share(self.at.correct, count) if count else None
         train_loss = self.at.total / count if count else math.nan
@@ -233,8 +234,9 @@ class _Run:
         val_loss, val_accuracy, parts = self._evaluate(gathered)
         if self.control.stopping:
             return
-        self.stepper.end_epoch(val_loss)
-        self.at.done, self.at.batch = epoch, 0
+        if whole:  # else a limit came first, and who goes on from here takes the rest of its batches
+            self.stepper.end_epoch(val_loss)
+            self.at.done, self.at.batch = epoch, 0
         better = val_loss is not None and (self.at.best is None or val_loss < self.at.best)
         self.at.best, self.at.stale = (val_loss, 0) if better else (self.at.best, self.at.stale + 1)
         told = (*parts, *gathered.told())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -28,3 +29,31 @@ def switched(config: TrainingConfig) -> Iterator[None]:
         torch.use_deterministic_algorithms(algorithms)
         torch.backends.cudnn.benchmark = benchmark
         torch.autograd.set_detect_anomaly(anomaly)
+
+
+@contextmanager
+def cpu_threads(count: int | None) -> Iterator[None]:
+    """So many CPU threads for one operation, on this thread and for a while; None leaves their number."""
+    import torch
+
+    before = torch.get_num_threads()
+    set_cpu_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def set_cpu_threads(count: int) -> None:
+    """So many CPU threads for one operation, on this thread alone.
+
+    What torch is told on any thread, every thread that is new to it begins with; so it is told again, by one that goes.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    if count != before:
+        again = threading.Thread(target=torch.set_num_threads, args=(before,), name="torch's default")
+        again.start()
+        again.join()

@@ -17,7 +17,7 @@ from app.runs import compare, going_on, store
 from app.runs.going_on import Checkpoint
 from app.runs.record import Parent, RunError
 from app.runs.store import Kept
-from app.training.config import StartWeights
+from app.training.config import StartWeights, TrainingConfig
 from app.training.history import History
 from app.training.job import Job
 from app.views.training.overlays import Other
@@ -41,26 +41,25 @@ class GoesOn:
     checkpoint: Path
 
 
-def prepare(kept: Kept, epochs: int, data_root: str) -> GoesOn:
-    """Read what a run was started with, and its newest checkpoint. Raises RunError."""
+def prepare(kept: Kept, now: TrainingConfig, data_root: str) -> GoesOn:
+    """Read what a run was started with, and its newest checkpoint. One that is done takes the limits of `now`.
+
+    Raises RunError, CheckpointError.
+    """
     from app.builder.analysis import analyse
 
     if kept.goes_on:
         raise RunError(f"{kept.record.title} goes on already, in another window or as a command.")
     project = store.project_of(kept)
     if kept.record.state == "done":
-        if not (kept.record.summary.epochs >= project.training.epochs and epochs > project.training.epochs):
-            raise RunError(
-                f"{kept.record.title} has come to its end. To go on, set more epochs under Training than its "
-                f"{project.training.epochs}; or fork a new run from one of its checkpoints."
-            )
-        project = replace(project, training=replace(project.training, epochs=epochs))
+        project = replace(project, training=going_on.further(kept, now))
     if files := own_layers.waiting(project):
         names = ", ".join(str(one.path) for one in files)
         raise RunError(f"{names} is not trusted; restore the project to look at it.")
     checkpoint = going_on.newest(kept)
     analysis = analyse(project.graph, own_layers.ops_of(project))
-    return GoesOn(kept, project, preflight.job(project, analysis, data_root), store.history_of(kept), checkpoint)
+    job = going_on.as_before(preflight.job(project, analysis, data_root), project, checkpoint)
+    return GoesOn(kept, project, job, store.history_of(kept), checkpoint)
 
 
 def exported(kept: Kept, folder: Path, data_root: str | None = None) -> Path:
@@ -219,13 +218,13 @@ class RunsControl(QObject):
 
     def go_on(self, kept: Kept) -> None:
         """Continue a run from its newest checkpoint."""
-        epochs, root = self._window.document.project.training.epochs, str(self._window.settings.data_folder)
+        now, root = self._window.document.project.training, str(self._window.settings.data_folder)
         control = self._window.run_control
 
         def ready(found: GoesOn) -> None:
             control.go_on(found.kept, found.project, found.job, found.history, found.checkpoint)
 
-        self._ask("run goes on", f"{kept.record.title} cannot go on", prepare, kept, epochs, root, then=ready)
+        self._ask("run goes on", f"{kept.record.title} cannot go on", prepare, kept, now, root, then=ready)
 
     def go_on_newest(self) -> None:
         """Continue the run that began last."""
