@@ -108,6 +108,7 @@ class TrainingRecord(msgspec.Struct, forbid_unknown_fields=True):
     save_every: Amount = 0
     deterministic: bool = False
     anomaly: bool = False
+    cudnn_benchmark: bool = False
     threads: Annotated[int, msgspec.Meta(ge=0, le=4096)] = 0
     metrics: list[Text] = []
     losses: list[OutputLossRecord] = []

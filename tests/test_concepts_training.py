@@ -69,6 +69,12 @@ def test_row_03_seeds_for_torch_numpy_random_and_the_deterministic_switches():
         seen.append(torch.are_deterministic_algorithms_enabled())
         assert not torch.backends.cudnn.benchmark
     assert any(seen) and not torch.are_deterministic_algorithms_enabled(), "turned back when the run ends"
+    quick = job(epochs=1, cudnn_benchmark=True)
+    assert "torch.backends.cudnn.benchmark = True" in training_script(quick)
+    assert all(torch.backends.cudnn.benchmark for event in train(quick) if isinstance(event, StepDone))
+    assert not torch.backends.cudnn.benchmark
+    both = training_script(job(deterministic=True, cudnn_benchmark=True))
+    assert "benchmark = True" not in both, "what is to be the same each time goes before what is quick"
 
 
 @pytest.mark.parametrize("name", ["CrossEntropyLoss", "NLLLoss", "MSELoss", "BCEWithLogitsLoss", "HuberLoss"])

@@ -118,6 +118,7 @@ OTHER_RUN = TrainingConfig(
     save_every=50,
     deterministic=True,
     anomaly=True,
+    cudnn_benchmark=True,
     threads=2,
     metrics=("f1", "auroc"),
     losses=(OutputLoss("fc", Choice("MSELoss"), 0.5, "(input)"), OutputLoss("aux", Choice("L1Loss"))),

@@ -51,6 +51,8 @@ def seeds(config: TrainingConfig) -> str:
         lines.append(f"torch.set_num_threads({config.threads!r})")
     if config.deterministic:
         lines += ["torch.use_deterministic_algorithms(True)", "torch.backends.cudnn.benchmark = False"]
+    elif config.cudnn_benchmark:
+        lines.append("torch.backends.cudnn.benchmark = True")
     if config.anomaly:
         lines.append("torch.autograd.set_detect_anomaly(True)")
     lines += ["random.seed(args.seed)", "np.random.seed(args.seed % 2**32)", "torch.manual_seed(args.seed)"]

@@ -113,6 +113,7 @@ class TrainingConfig:
     save_every: int = 0
     deterministic: bool = False
     anomaly: bool = False
+    cudnn_benchmark: bool = False
     threads: int = 0
     metrics: tuple[str, ...] = ()
     losses: tuple[OutputLoss, ...] = ()

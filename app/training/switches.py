@@ -11,10 +11,10 @@ from app.training.config import TrainingConfig
 
 @contextmanager
 def switched(config: TrainingConfig) -> Iterator[None]:
-    """Deterministic algorithms and anomaly mode while a run goes on, as it asks for them."""
+    """Deterministic algorithms, cuDNN's trials and anomaly mode while a run goes on, as it asks for them."""
     import torch
 
-    if not config.deterministic and not config.anomaly:
+    if not (config.deterministic or config.anomaly or config.cudnn_benchmark):
         yield
         return
     algorithms, benchmark = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
@@ -23,6 +23,8 @@ def switched(config: TrainingConfig) -> Iterator[None]:
         if config.deterministic:
             torch.use_deterministic_algorithms(True)
             torch.backends.cudnn.benchmark = False
+        elif config.cudnn_benchmark:
+            torch.backends.cudnn.benchmark = True
         torch.autograd.set_detect_anomaly(anomaly or config.anomaly)
         yield
     finally:

@@ -56,6 +56,8 @@ SPEED = (
            "(torch.use_deterministic_algorithms), and lets cuDNN measure nothing (benchmark off)."),
     _param("anomaly", "bool", "Has backward name the operation of the forward that gave a nan "
            "(torch.autograd.set_detect_anomaly). Slow."),
+    _param("cudnn_benchmark", "bool", "Has cuDNN try its ways to convolve on the first batch of each size and keep the "
+           "fastest (torch.backends.cudnn.benchmark), on CUDA. Not with deterministic, whose numbers it could change."),
 )  # fmt: skip
 
 REGULAR = (
