@@ -15,6 +15,7 @@ from app.views.widgets.painting import KeyboardFocus, TextLine, at_least, box, s
 HEIGHT = 34
 PAD = 14
 ICON = 15
+LEGIBLE = 64  # pixels of a tab, its icon and a few letters
 
 
 @dataclass
@@ -133,13 +134,13 @@ class ToolTabs(KeyboardFocus, QTabBar):
         painter = start(self)
         painter.fillRect(self.rect(), theme.window)
         painter.fillRect(0, self.height() - 1, self.width(), 1, theme.line)
-        # Where there is no room for all tabs, Qt's two arrows stand at the end, and no half of a tab under them.
-        arrows = [arrow.x() for arrow in self.findChildren(QToolButton) if arrow.isVisible()]
-        if arrows:
-            painter.setClipRect(0, 0, min(arrows), self.height())
+        # Where there is no room for all tabs, Qt's two arrows stand at the end: a tab before them is cut, and no tab of
+        # which nothing could be read.
+        end = min((one.x() for one in self.findChildren(QToolButton) if one.isVisible()), default=self.width())
+        painter.setClipRect(0, 0, end, self.height())
         hovered = self.tabAt(self.mapFromGlobal(self.cursor().pos())) if self.underMouse() else -1
         for index, tab in enumerate(self._tabs):
-            if self.isTabVisible(index):
+            if self.isTabVisible(index) and end - self.tabRect(index).left() >= LEGIBLE:
                 self._paint_tab(painter, theme, index, tab, hovered == index)
         painter.end()
 
