@@ -153,6 +153,25 @@ def test_two_processes_are_started_seen_live_paused_and_stopped(qtbot, window, s
     assert not any(map(alive, family))
 
 
+def test_two_processes_have_the_losses_of_one_that_takes_the_whole_batch(qtbot, window, monkeypatch):
+    """Each learns from half of every batch; without dropout, which each draws for itself, the sums are the same."""
+    monkeypatch.setattr(QInputDialog, "getInt", lambda *_: (2, True))
+    project = window.document.project
+    (drop,) = (node.id for node in project.graph.nodes.values() if node.op == "nn.Dropout")
+    training = replace(project.training, epochs=1, batch_size=128, threads=1, device="cpu")
+    window.document.apply(
+        "No dropout", replace(project, graph=project.graph.with_param(drop, "p", 0.0), training=training)
+    )
+    qtbot.waitUntil(lambda: window.live.up_to_date, timeout=60_000)
+    told = []
+    for place in ("several", "here"):
+        window.actions_by_key[f"place.{place}"].trigger()
+        window.run_control.run()
+        reach(qtbot, window, "done", 12)
+        told.append(np.array(window.session.history.steps["loss"]))
+    assert len(told[0]) == 12 and np.allclose(*told, rtol=0, atol=1e-6), np.abs(told[0] - told[1]).max()
+
+
 def test_two_processes_are_stopped_and_go_on_as_if_nothing_had_been(qtbot, window, monkeypatch):
     """Mixed samples are drawn by each process for itself, and gradients of two batches wait for one step."""
     monkeypatch.setattr(QInputDialog, "getInt", lambda *_: (2, True))
