@@ -17,6 +17,7 @@ from app.builder.literals import DType
 from app.builder.problems import Cure, InsertBefore, Problem, SetData, SetParam, SetTraining, Thaw
 from app.builder.training_checks import training
 from app.builder.value_types import Dim, TensorType
+from app.cpu_threads import for_net
 from app.data.counts import training_count
 from app.data.sources import DataError, SourceSpec, spec_of
 from app.data.spec import CLASSES, TOKENS, VALUES
@@ -30,10 +31,11 @@ from app.training.config import Choice
 from app.training.job import Job, JobError, check_data
 
 UNREAD = "The data have not been read yet"
-FEW = 64  # nodes; whether a net is small is asked of small nets alone, for who starts a run waits for it
+FEW = 64  # nodes; whether a net is small is asked of no larger ones
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
+    from app.builder.cost import NetworkCost
 
 
 def problems(project: Project, analysis: Analysis) -> tuple[Problem, ...]:
@@ -149,12 +151,19 @@ def _training(project: Project, analysis: Analysis) -> list[Problem]:
 def job(project: Project, analysis: Analysis, data_root: str | None = None) -> Job:
     """The run that the project asks for, with one CPU thread where it leaves their number open and the net is small."""
     training = project.training
-    if not training.threads and len(project.graph.nodes) <= FEW:
-        from app.builder.cost import cost
-        from app.cpu_threads import for_net
-
-        training = replace(training, threads=for_net(cost(project.graph, _ops(project, analysis)), training.batch_size))
+    if not training.threads and (cost := small_cost(project.graph, _ops(project, analysis))) is not None:
+        training = replace(training, threads=for_net(cost, training.batch_size))
     return Job(analysis.source, project.data, training, data_root)
+
+
+def small_cost(graph: Graph, ops: Catalog) -> NetworkCost | None:
+    """What a net of few nodes costs, by which its threads are chosen; None for another.
+
+    Each call is counted once and remembered, so who starts a run does not wait where a worker has asked before.
+    """
+    from app.builder.cost import cost
+
+    return cost(graph, ops) if len(graph.nodes) <= FEW else None
 
 
 def _ops(project: Project, analysis: Analysis) -> Catalog:

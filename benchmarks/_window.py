@@ -65,7 +65,7 @@ def main(folder: Path, epochs: int, gaps: bool, own: bool, opened: Path | None) 
 
     application = make_application(["tapedeck"])
     theme.apply(application, "dark")
-    settings = Settings("TapedeckBench", "TapedeckBench")
+    settings = Settings("TapedeckBench", "training")
     settings.processes = int(own)
     window = MainWindow(settings)
     window.resize(1600, 1000)

@@ -51,7 +51,7 @@ def own_folders(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
         folder.mkdir()
         monkeypatch.setenv(f"XDG_{variable}_HOME", str(folder))
     # A window that nobody told where runs are carried out has them on a thread: a process loads PyTorch first.
-    monkeypatch.setattr("app.settings.PROCESSES", int(os.environ.get("TAPEDECK_TEST_PROCESSES", "0")))
+    monkeypatch.setattr("app.settings.PROCESSES", 0)
     # Qt remembers the folder of its settings from the first use on, so it must be told each time.
     from PySide6.QtCore import QSettings
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.remote import child, child_main, spare
+from app.remote import child, child_main, process, spare
 from app.remote.place import Place
 from app.remote.values import decode, encode
 from app.training.control import Control
@@ -22,6 +22,8 @@ from app.training.orders import LookInside, ShowCaught, TellMemory, WriteSnapsho
 from app.training.watch_points import WatchPoints
 from tests.test_remote_child import alive, wait_for
 from tests.training_jobs import SMALL_NET, job, losses
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
 
 
 @pytest.fixture(autouse=True)
@@ -70,12 +72,18 @@ def test_a_step_that_was_asked_for_before_the_run_is_one_step_however_late_it_is
     """The process waits with everything loaded: it could be through the run by the time it hears of it."""
     connect = child.ChildControl.connect
 
+    def at_rest() -> bool:
+        before = process.work_of(pid)
+        time.sleep(0.3)  # it waits, or has come to its end
+        return not alive(pid) or process.work_of(pid) == before and before > 0.5
+
     def late(control: child.ChildControl, pipe: object) -> None:
-        heard.wait(1.0)  # what it tells meanwhile is told too early
+        wait_for(at_rest)
         connect(control, pipe)
 
-    heard = threading.Event()
     spare.prepare()
+    pid = waiting()
+    wait_for(at_rest)
     monkeypatch.setattr(child.ChildControl, "connect", late)
     control = child.ChildControl()
     control.step()

@@ -6,19 +6,18 @@ from collections.abc import Iterator
 import pytest
 
 from app.remote.values import decode, encode
-from app.settings import Settings
 from app.training import step_profile
 from app.training.control import Control
 from app.training.events import Paused
 from app.training.loop import train
 from app.training.orders import ProfileStep
 from app.training.step_profile import OpTime, StepProfile
-from app.views import theme
 from app.views.main_window import MainWindow
 from app.views.profile_control import NOTHING
 from app.views.training.profile_dialog import ON_DEVICE, ProfileDialog
-from tests.test_window import DIGITS, leave, ready
+from tests.test_window import DIGITS, ready
 from tests.training_jobs import CONV_NET, SMALL_NET, adam, job, losses, run
+from tests.windows import shown
 
 
 def profiled(a_job, trace=""):
@@ -86,16 +85,11 @@ def test_the_dialog_has_a_column_of_the_device_where_there_is_one(qtbot):
 
 @pytest.fixture
 def window(qtbot, qapp) -> Iterator[MainWindow]:
-    theme.apply(qapp, "dark")
-    made = MainWindow(Settings("TapedeckTest", "profile"))
-    made.show()
-    made.open_path(DIGITS)
-    made.start()
-    ready(qtbot, made)
-    yield made
-    made.session.close_and_wait()
-    made.document.undo_stack.setClean()
-    leave(made)
+    with shown(qapp, "profile") as made:
+        made.open_path(DIGITS)
+        made.start()
+        ready(qtbot, made)
+        yield made
 
 
 def test_a_run_that_stands_is_profiled_in_the_window(qtbot, window, tmp_path):

@@ -214,7 +214,7 @@ def test_gradients_go_before_costs_and_give_them_back(qtbot: QtBot, window: Main
     window.canvas.set_gradients({node: [0.5]}, 0.01, 10.0)
     assert item._words == "grad 0.50"
     window.canvas.set_gradients({node: [0.5, 0.0042]}, 0.001, 10.0)
-    assert item._words == "grad 4e-3", "and not 0.00, which it is not"
+    assert item._words == "grad 0.0042", "and not 0.00, which it is not"
     window.canvas.set_gradients({node: [0.5]}, 0.01, 10.0)
     assert window.canvas.scales.heat.bounds() == ("0.01", "10")
     window.canvas.set_gradients({}, 0.01, 10.0)

@@ -132,7 +132,8 @@ class ChildControl(Control):
 
     def connect(self, pipe: Pipe) -> None:
         """From here on there is somebody to talk to. It hears what was said before, in that order, and then begins."""
-        self._unsent.append(("ready",))
+        with self._condition:
+            self._unsent.append(("ready",))
         while True:
             with self._condition:
                 unsent, self._unsent = self._unsent, []

@@ -71,6 +71,7 @@ def _analyse(graph: Graph, ops: Catalog, way: Way, shapes: Analysis, start: Star
     analysis = analyse(graph, ops, way, shapes)
     if analysis.runnable:
         start_weights.problems(start, analysis.source)  # remembered, for the window does not wait for it
+        preflight.small_cost(graph, ops)  # likewise
     return analysis
 
 

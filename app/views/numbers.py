@@ -35,18 +35,6 @@ def share(part: int, whole: int) -> str:
     return f"{percent:.1f} %".replace(".0 %", " %")
 
 
-def norm(value: float) -> str:
-    """A norm in four characters or so.
-
-    >>> norm(0.0), norm(0.524), norm(0.0043), norm(12.3), norm(7e4), norm(float("nan"))
-    ('0.00', '0.52', '4e-3', '12.30', '7e4', 'nan')
-    """
-    if value == 0 or 0.01 <= value < 1000 or value - value != 0:
-        return f"{value:.2f}"
-    digit, _, exponent = f"{value:.0e}".partition("e")
-    return f"{digit}e{int(exponent)}"
-
-
 def megabytes(count: int) -> str:
     """A number of bytes in MB of a million, as downloads are counted.
 

@@ -18,8 +18,8 @@ from app.views.canvas.geometry import OUTLINE, PORT_REACH, Shape, fold_area, sha
 from app.views.canvas.ground import Ground
 from app.views.canvas.painter import NodeLook, heat_cells, paint_ports
 from app.views.canvas.sprites import Hashed
-from app.views.numbers import norm
 from app.views.theme import Theme
+from app.views.training.figures import figure
 
 if TYPE_CHECKING:
     from app.views.canvas.insides import InnerLook
@@ -180,7 +180,7 @@ class NodeItem:
             self._norms = None
         else:
             self._norms = (cells_of(norms), low, high)
-            gradient = f"grad {norm(norms[-1])}" if len(norms) and self._face.count else ""
+            gradient = f"grad {figure(norms[-1], 2)}" if len(norms) and self._face.count else ""
         return self._show_strip(gradient)
 
     def set_cost(self, share: float | None, low: float, high: float, words: str) -> bool:
