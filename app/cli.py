@@ -241,6 +241,12 @@ def write_text(path: Path, text: str) -> None:
     print(path)
 
 
+def say_backup(path: Path, backup: Path | None) -> None:
+    """Print where the original of a file of an older format is kept, if `project_file.write` made a backup."""
+    if backup is not None:
+        print(f"{path} was of an older format; the original is kept as {backup}")
+
+
 def _name(problem: Problem, project: Project) -> str:
     node = project.graph.nodes.get(problem.node) if problem.node else None
     return node.name if node else project.name

@@ -79,18 +79,19 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
         if weights is not None:
             net = analysis.source if analysis.runnable else None
             project, left = start_weights.brought(project, net, partial(_move, weights), options.source, folder)
-        project_file.write(project, out)
+        backup = project_file.write(project, out)
     except model_import.WrongWords as error:
         raise cli.Refused(str(error)) from error
     except model_import.Late as error:
         raise cli.Refused(f"{error}; --timeout SECONDS gives it longer", 1) from error
     except model_import.ImportFailed as error:
         raise cli.Refused(import_words.told(str(error)), 1) from error
-    except (WeightsError, OSError) as error:
+    except (WeightsError, OSError, project_file.ProjectFileError) as error:
         raise cli.Refused(str(error)) from error
     nodes = len(project.graph.nodes) + sum(len(block.graph.nodes) for block in project.blocks.values())
     numbers = f", {analysis.total_parameters:,} parameters" if analysis.runnable else ""
     lines = analysis.source.text.count("\n")
+    cli.say_backup(out, backup)
     print(f"{out}: {nodes} nodes, {len(project.blocks)} blocks{numbers}, {lines} lines of code")
     for remark in model_import.remarks(project):
         print(remark)

@@ -62,9 +62,10 @@ def _into(options: argparse.Namespace, state: StateDict) -> int:
     try:
         start = start_weights.chosen(state, found)
         with cli.writing(path):
-            project_file.write(project_file.with_start(project, start), path)
-    except (WeightsError, OSError) as error:
+            backup = project_file.write(project_file.with_start(project, start), path)
+    except (WeightsError, OSError, project_file.ProjectFileError) as error:
         raise cli.Refused(str(error)) from error
+    cli.say_backup(path, backup)
     print(f"{path} starts from {len(found.fitting):,} of {len(ours):,} tensors of {state.path.name}")
     return 0
 

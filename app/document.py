@@ -15,12 +15,13 @@ class Document(QObject):
     """Holds one project. Every edit is `apply`, every view listens to `changed(before, after)`.
 
     `changed` also comes on undo, redo and when another project is opened. `path_changed` and `dirty_changed` tell the
-    title bar.
+    title bar. `backed_up(copy)` comes when a file of an older version was copied before it was saved over.
     """
 
     changed = Signal(object, object)
     replaced = Signal(object)
     path_changed = Signal(object)
+    backed_up = Signal(object)
     dirty_changed = Signal(bool)
 
     def __init__(self, project: Project | None = None, parent: QObject | None = None) -> None:
@@ -62,10 +63,12 @@ class Document(QObject):
         target = path or self.path
         if target is None:
             raise ValueError("the project has no file yet; save it under a name")
-        project_file.write(self._project, target)
+        backup = project_file.write(self._project, target)
         self.path = target
         self.undo_stack.setClean()
         self.path_changed.emit(target)
+        if backup is not None:
+            self.backed_up.emit(backup)
 
     def _replace(self, project: Project, path: Path | None) -> None:
         before, self._project = self._project, project

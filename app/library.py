@@ -58,7 +58,7 @@ def read(folder: Path) -> Library:
     entries: dict[str, Entry] = {}
     unread: list[tuple[Path, str]] = []
     try:
-        files = sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []
+        files = _files(folder) if folder.is_dir() else []
     except OSError as error:
         return Library((), ((folder, error.strerror or str(error)),))
     for file in files:
@@ -74,6 +74,11 @@ def read(folder: Path) -> Library:
                 unread.append((file, f"{entry.name} is in {entries[entry.name].path.name} already"))
             entries.setdefault(entry.name, entry)
     return Library(tuple(entries[name] for name in sorted(entries, key=str.casefold)), tuple(unread))
+
+
+def _files(folder: Path) -> list[Path]:
+    """The project files in a folder, without backups that saving made of files of an older version."""
+    return sorted(file for file in folder.glob(f"*{SUFFIX}") if not project_file.is_backup(file))
 
 
 def _entries(file: Path) -> list[Entry]:

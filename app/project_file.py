@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import filecmp
+import itertools
 import os
+import re
+import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from app import atomic
 from app.builder.catalog import catalog
 from app.project import Project
 from app.run_file import DataRecord, TrainingRecord, data_from, data_record, training_from, training_record
@@ -68,17 +74,60 @@ def read(path: Path) -> Project:
         raise ProjectFileError(f"{path.name}: {error}") from error
 
 
-def write(project: Project, path: Path) -> None:
+class _Version(msgspec.Struct):
+    tapedeck: int
+
+
+def version_of(path: Path) -> int | None:
+    """Read the format version of a project file; None if it is missing or not a project. Raises OSError."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        data = file.read(LARGEST_FILE + 1)
+    try:
+        return msgspec.json.decode(data.removeprefix(BYTE_ORDER_MARK), type=_Version).tapedeck
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def back_up_old(path: Path) -> Path | None:
+    """Copy a project file of an older version to `NAME.vN.tape` beside it, before it is saved over; returns the copy.
+
+    A backup that is already there is never overwritten: the copy gets a number, unless one holds the same bytes.
+    Returns None where the file is missing, of this version, or not a project. Raises OSError.
+    """
+    version = version_of(path)
+    if version is None or version not in MIGRATIONS:
+        return None
+    for number in itertools.count(1):
+        copy = path.with_name(f"{path.stem}.v{version}{f'-{number}' if number > 1 else ''}{path.suffix}")
+        if not copy.exists():
+            atomic.write(copy, partial(shutil.copyfile, path))
+            shutil.copystat(path, copy)
+            return copy
+        if copy.is_file() and filecmp.cmp(path, copy, shallow=False):
+            return copy
+    raise AssertionError
+
+
+def is_backup(path: Path) -> bool:
+    """Whether a file is a copy that `back_up_old` made of another one beside it."""
+    original = re.sub(r"\.v\d+(-\d+)?$", "", path.stem)
+    return original != path.stem and path.with_name(original + path.suffix).exists()
+
+
+def write(project: Project, path: Path) -> Path | None:
     """Write the file whole or not at all: a temporary file beside it, synced, put in its place.
 
-    Start weights that lie elsewhere are copied beside it first. Raises OSError, and ProjectFileError for a project that
-    could not be opened again.
+    Start weights that lie elsewhere are copied beside it first. A file of an older version is copied before it is
+    replaced; returns that copy. Raises OSError, and ProjectFileError for a project that could not be opened again.
     """
     path = Path(os.path.realpath(path))  # a link goes on pointing at what it points at
     if project.training.start is not None:
         project = with_start(project, weights_beside(project.training.start, path))
     data = dumps(_loosened(project, path.parent))
     loads(data)
+    backup = back_up_old(path)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".tapedeck-")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -91,6 +140,7 @@ def write(project: Project, path: Path) -> None:
         Path(temporary).unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
+    return backup
 
 
 def _anchored(project: Project, folder: Path) -> Project:

@@ -43,6 +43,15 @@ def test_files_that_are_no_blocks_are_told_of(tmp_path: Path) -> None:
     assert sorted(path.name for path, _ in found.unread) == ["bad.tape", "empty.tape"]
 
 
+def test_a_block_of_an_older_format_is_backed_up_and_the_backup_is_no_block(tmp_path: Path) -> None:
+    path = library.save(nested(), "Unit", tmp_path)
+    path.write_bytes(path.read_bytes().replace(b'"tapedeck": 2', b'"tapedeck": 1'))
+    library.save(nested(), "Unit", tmp_path)
+    assert (tmp_path / "Unit.v1.tape").exists()
+    found = library.read(tmp_path)
+    assert [entry.path for entry in found.entries] == [path] and not found.unread
+
+
 def test_a_taken_block_brings_what_it_contains(tmp_path: Path) -> None:
     library.save(nested(), "Unit", tmp_path)
     entry = library.read(tmp_path).entries[0]

@@ -491,6 +491,40 @@ def test_what_could_not_be_opened_again_is_not_written(tmp_path: Path) -> None:
     assert read(path) == OLD and os.listdir(tmp_path) == ["net.tape"]
 
 
+def first_version(project: Project) -> bytes:
+    """The bytes of a file as the first version of the format wrote them."""
+    return dumps(project).replace(b'"tapedeck": 2', b'"tapedeck": 1')
+
+
+def test_a_file_of_an_older_version_is_backed_up_before_it_is_saved_over(tmp_path: Path) -> None:
+    path, copy = tmp_path / "net.tape", tmp_path / "net.v1.tape"
+    old = first_version(OLD)
+    path.write_bytes(old)
+    assert write(NEW, path) == copy
+    assert copy.read_bytes() == old and read(copy) == OLD and read(path) == NEW
+    assert write(OLD, path) is None, "a file of this version needs no backup"
+    path.write_bytes(old)
+    assert write(NEW, path) == copy and len(os.listdir(tmp_path)) == 2, "the same bytes are kept once"
+    path.write_bytes(first_version(NEW))
+    assert write(NEW, path) == tmp_path / "net.v1-2.tape"
+    assert copy.read_bytes() == old, "a backup is never overwritten"
+
+
+def test_a_file_is_not_saved_over_when_its_backup_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "net.tape"
+    path.write_bytes(first_version(OLD))
+
+    def full(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(project_file.atomic, "write", full)
+    with pytest.raises(OSError, match="No space left"):
+        write(NEW, path)
+    assert path.read_bytes() == first_version(OLD) and os.listdir(tmp_path) == ["net.tape"]
+
+
 @pytest.mark.skipif(os.name == "nt", reason="links and modes are POSIX")
 def test_a_link_stays_one_and_the_mode_stays_as_it_was(tmp_path: Path) -> None:
     target, link = tmp_path / "real.tape", tmp_path / "link.tape"

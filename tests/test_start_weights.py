@@ -307,6 +307,7 @@ def test_the_command_prints_a_table_then_a_difference_then_stores_what_fits(tmp_
     project = digits()
     path = tmp_path / "p.tape"
     project_file.write(project, path)
+    path.write_bytes(path.read_bytes().replace(b'"tapedeck": 2', b'"tapedeck": 1'))
     before = path.read_bytes()
     torch.manual_seed(2)
     whole = make_module(analysed(project).source).state_dict()
@@ -321,6 +322,7 @@ def test_the_command_prints_a_table_then_a_difference_then_stores_what_fits(tmp_
     assert cli.run([*given, "--strict"]) == 1 and path.read_bytes() == before
     assert "--partial" in capsys.readouterr().err
     assert cli.run([*given, "--partial"]) == 0
+    assert "kept as" in capsys.readouterr().out and (tmp_path / "p.v1.tape").read_bytes() == before
     start = project_file.read(path).training.start
     assert Path(start.path).parent == tmp_path and start.name == "w.pt"
     assert set(load_file(start.path)) == set(whole) - {last}

@@ -312,6 +312,18 @@ def test_closing_with_unsaved_work_asks(qtbot, window: MainWindow, tmp_path: Pat
     assert len(project_file.read(tmp_path / "kept.tape").graph.nodes) == 13
 
 
+def test_saving_over_an_older_format_says_where_the_original_is(qtbot, window: MainWindow, tmp_path: Path) -> None:
+    path = tmp_path / "net.tape"
+    old = project_file.dumps(window.document.project).replace(b'"tapedeck": 2', b'"tapedeck": 1')
+    path.write_bytes(old)
+    assert window.files.open(path)
+    window.canvas.add_op("nn.ReLU")
+    told = messages(window)
+    assert window.files.save()
+    assert any("net.v1.tape" in each for each in told)
+    assert (tmp_path / "net.v1.tape").read_bytes() == old and not window.document.dirty
+
+
 def test_a_save_that_fails_keeps_the_work(qtbot, window: MainWindow, tmp_path: Path) -> None:
     window.canvas.add_op("nn.ReLU")
     assert not window.files.save_to(tmp_path / "no" / "such" / "folder.tape")

@@ -10,6 +10,8 @@ from app.builder.catalog import catalog
 from app.project import Project
 from app.views.block_menu import show_op_menu
 
+OLD_FORMAT = "It was of an older format, which this version saves over with a newer one."
+
 if TYPE_CHECKING:
     from app.background import Failure
     from app.builder.analysis import Analysis
@@ -182,6 +184,7 @@ class Links(QObject):
         window = self._window
         window.files.refused.connect(window.refuse)
         window.files.saved.connect(lambda path: window.say(f"Saved {path.name}", str(path.parent)))
+        window.document.backed_up.connect(lambda copy: window.say(f"The original is kept as {copy.name}", OLD_FORMAT))
         window.runs_keeper.said.connect(window.say)
         window.runs_keeper.refused.connect(window.refuse)
         window.run_control.said.connect(window.say)
