@@ -20,6 +20,7 @@ from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
+from app import tensor_files
 from app.builder.blocks import with_blocks
 from app.builder.catalog import Catalog, catalog
 from app.project import Project
@@ -203,7 +204,10 @@ def _with_known_weights(models: Any, name: str, arguments: Mapping[str, Any]) ->
         where = f"download {weights.url} to {file} first"
         raise ImportFailed(f"the weights of {name}{words} are not on the disk; {where}")
     model: nn.Module = models.get_model(name, weights=None, **arguments)
-    model.load_state_dict(torch.load(file, map_location="cpu", weights_only=True))
+    try:
+        model.load_state_dict(tensor_files.load(file))
+    except tensor_files.UnreadableTensors as error:
+        raise ImportFailed(f"the weights of {name} cannot be used: {error}") from error
     return model
 
 

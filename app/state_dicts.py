@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
-import warnings
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app import tensor_files
 from app.export.weights import WeightsError
 from app.source import Source, make_module
 from app.training.start import TensorInfo, convertible
@@ -22,7 +22,11 @@ SUFFIXES = (".safetensors", ".pt", ".pth")
 NESTED = ("state_dict", "model_state_dict", "model", "net", "module", "weights", "params")
 # What wrappers put before every key, and who does.
 WRAPPERS = {"module.": "DataParallel", "_orig_mod.": "torch.compile"}
-_GLOBAL = re.compile(r"(?:GLOBAL|class|function) ([\w]+\.[\w.]+)")
+_CURES = {
+    "unreadable": "",
+    "damaged": " Get it or save it again.",
+    "unsafe": " Save its state_dict alone: torch.save(model.state_dict(), path).",
+}
 
 Tell = Callable[[str], None]
 Infos = Mapping[str, TensorInfo]
@@ -46,57 +50,17 @@ def read(path: str | Path, tell: Tell = lambda _words: None) -> StateDict:
     path = Path(path)
     if path.suffix.lower() not in SUFFIXES:
         raise WeightsError(f"{path.name} ends in {path.suffix or 'nothing'}; weights are {', '.join(SUFFIXES)}.")
+    with suppress(OSError):  # which is said below
+        tell(f"Reading {path.name}, {path.stat().st_size / 1e6:,.1f} MB")
     try:
-        size = path.stat().st_size
-    except OSError as error:
-        raise WeightsError(f"{path} cannot be read: {error.strerror or error}.") from error
-    if not size:
-        raise WeightsError(f"{path} is empty.")
-    tell(f"Reading {path.name}, {size / 1e6:,.1f} MB")
-    tensors_alone = path.suffix.lower() == ".safetensors"
-    found, notes = (_safetensors(path), ()) if tensors_alone else _unwrapped(_pickled(path), path)
+        tensors_alone = path.suffix.lower() == ".safetensors"
+        held = tensor_files.load_safetensors(path) if tensors_alone else tensor_files.load(path)
+    except tensor_files.UnreadableTensors as error:
+        raise WeightsError(f"{error}{_CURES[error.fault]}") from error
+    found, notes = (held, ()) if tensors_alone else _unwrapped(held, path)
     if not found:
         raise WeightsError(f"{path} holds no tensors.")
     return _without_wrappers(path, found, notes)
-
-
-def _safetensors(path: Path) -> dict[str, Tensor]:
-    from safetensors.torch import load_file
-
-    try:
-        return load_file(path)
-    except OSError as error:
-        raise WeightsError(f"{path} cannot be read: {error.strerror or error}.") from error
-    except Exception as error:  # a damaged file: its reader raises what it pleases
-        told = f"{path} is damaged, or not all of it is there: {_first_line(error)}"
-        raise WeightsError(f"{told} Get it or save it again.") from error
-
-
-def _pickled(path: Path) -> Any:
-    import torch
-
-    try:
-        with warnings.catch_warnings(action="ignore"):  # of a pickle's protocol: what is wrong is told below
-            return torch.load(path, map_location="cpu", weights_only=True)
-    except OSError as error:
-        raise WeightsError(f"{path} cannot be read: {error.strerror or error}.") from error
-    except Exception as error:  # damaged and dangerous files raise what torch pleases
-        words = str(error)
-        cure = "Save its state_dict alone: torch.save(model.state_dict(), path)."
-        if "TorchScript" in words:
-            raise WeightsError(f"{path} is a TorchScript archive, which is a program. {cure}") from error
-        if named := _GLOBAL.search(words):
-            asks = f"{path} asks for {named[1]}, which is no tensor, and nothing of it was run."
-            raise WeightsError(f"{asks} {cure}") from error
-        if "zip archive" in words:
-            raise WeightsError(f"{path} is damaged, or not all of it is there. Get it or save it again.") from error
-        told = f"{path} holds no weights that can be read safely, and nothing of it was run"
-        raise WeightsError(f"{told}: it is damaged, or no file of torch.save. {cure}") from error
-
-
-def _first_line(error: Exception) -> str:
-    words = str(error).strip().split("\n")[0] or type(error).__name__
-    return words if words.endswith(".") else f"{words}."
 
 
 def _unwrapped(value: Any, path: Path) -> tuple[dict[str, Tensor], tuple[str, ...]]:

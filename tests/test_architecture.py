@@ -23,7 +23,9 @@ APP = ROOT / "app"
 # --- The tables -------------------------------------------------------------------------------------------------
 
 # Anybody may import these; they import one another at most.
-LEAVES = "atomic frozen source layer_files rng resources torchvision_import torch_loading openmp"
+LEAVES = """
+    atomic frozen source layer_files rng resources torchvision_import torch_loading openmp regular_files tensor_files
+"""
 
 # Values and pure functions over them.
 PURE = """

@@ -134,7 +134,7 @@ def test_a_file_that_would_run_something_is_not_read(tmp_path):
     import pickle
 
     (tmp_path / "d.pt").write_bytes(pickle.dumps(os.system, protocol=2))
-    with pytest.raises(DataError, match="no file of tensors"):
+    with pytest.raises(DataError, match="No file of tensors"):
         look(DataConfig("file.tensors", path=str(tmp_path / "d.pt")))
     (tmp_path / "d.npz").write_bytes(pickle.dumps(os.system))
     with pytest.raises(DataError, match="no .npz file"):

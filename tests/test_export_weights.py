@@ -44,7 +44,7 @@ def test_what_is_no_weights_is_refused_and_never_run(name, tmp_path):
             return (open, (str(tmp_path / "ran"), "w"))
 
     (tmp_path / name).write_bytes(pickle.dumps(Evil(), protocol=2))
-    with pytest.raises(WeightsError, match="no weights that can be read safely"):
+    with pytest.raises(WeightsError, match="nothing of it was run|damaged"):
         load_weights(tmp_path / name)
     assert not (tmp_path / "ran").exists()
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app import tensor_files
 from app.data import own_dataset
 from app.data.spec import CLASSES, TOKENS, VALUES, DataError, TargetInfo
 from app.frozen import FrozenMap
@@ -193,9 +194,9 @@ def _tensor_names(path: Path) -> list[str]:
         import torch
 
         try:
-            held = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:  # damaged and dangerous files raise what their readers please
-            raise DataError(f"{path.name} is no file of tensors: {str(error).strip().splitlines()[0]}") from error
+            held = tensor_files.load(path)
+        except tensor_files.UnreadableTensors as error:
+            raise DataError(f"No file of tensors: {error}") from error
         items = held.items() if isinstance(held, dict) else enumerate(held) if isinstance(held, list | tuple) else ()
         return [str(name) for name, value in items if isinstance(value, torch.Tensor)]
     import zipfile

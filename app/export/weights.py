@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app import atomic
+from app import atomic, tensor_files
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -57,19 +57,14 @@ def load_weights(path: str | Path) -> dict[str, Tensor]:
     Raises WeightsError.
     """
     import torch
-    from safetensors.torch import load_file
 
     path = Path(path)
     try:
         if path.suffix == ".safetensors":
-            return load_file(path)
-        weights = torch.load(path, map_location="cpu", weights_only=True)
-    except OSError as error:
-        raise WeightsError(f"{path} cannot be read: {error.strerror or error}.") from error
-    except Exception as error:
-        # Damaged and dangerous files raise what their readers please.
-        reason = str(error).strip().split("\n")[0]
-        raise WeightsError(f"{path} holds no weights that can be read safely: {reason}") from error
+            return tensor_files.load_safetensors(path)
+        weights = tensor_files.load(path)
+    except tensor_files.UnreadableTensors as error:
+        raise WeightsError(str(error)) from error
     if not isinstance(weights, dict) or not all(isinstance(value, torch.Tensor) for value in weights.values()):
         raise WeightsError(f"{path} holds no state_dict: it must map names to tensors.")
     return weights

@@ -17,7 +17,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
-from app import layer_files
+from app import layer_files, tensor_files
 from app.data import own_dataset
 from app.remote import process, spare
 from app.remote.place import OWN_PROCESS, Place
@@ -181,9 +181,10 @@ class ChildControl(Control):
 
 def loaded(path: Path) -> dict[str, Tensor]:
     """A state_dict of a file of our own. Raises OSError."""
-    import torch
-
-    state: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
+    try:
+        state: dict[str, Tensor] = tensor_files.load(path)
+    except tensor_files.UnreadableTensors as error:
+        raise OSError(str(error)) from error
     return state
 
 

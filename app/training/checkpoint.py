@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app import atomic
+from app import atomic, tensor_files
 from app.training.job import JobError
 
 if TYPE_CHECKING:
@@ -179,16 +179,10 @@ def newest(folder: Path) -> Path | None:
 
 def load(path: Path) -> dict[str, Any]:
     """What a checkpoint holds, on the CPU; nothing in it is run. Raises CheckpointError."""
-    import torch
-
     try:
-        path.open("rb").close()
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror or error}.") from error
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # damaged and dangerous files raise what their readers please
-        raise CheckpointError(f"{path} is no whole checkpoint: {str(error).strip().splitlines()[0]}") from error
+        state = tensor_files.load(path)
+    except tensor_files.UnreadableTensors as error:
+        raise CheckpointError(f"No whole checkpoint: {error}") from error
     version = state.get("tapedeck_checkpoint") if isinstance(state, dict) else None
     if version != VERSION:
         raise CheckpointError(f"{path} is no checkpoint of a run" + (f" (version {version})" if version else ""))
