@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.rng import borrowed
+from app.torchvision_import import mend_torchvision
 
 # How long the first import of a file may take, in seconds; torch's own import is part of it.
 PATIENCE = 60.0
@@ -211,6 +212,7 @@ def _run(file: LayerFile) -> None:
     lines = file.text.splitlines(keepends=True)
     linecache.cache[file.filename] = (len(file.text), None, lines, file.filename)
     sys.modules[name] = module  # dataclasses and pickle look a class's module up by name
+    mend_torchvision()
     try:
         # Shapes are found on meta tensors without gradients; what the file makes for itself is real.
         with torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():

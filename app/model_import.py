@@ -250,7 +250,9 @@ def make_from_file(source: ModelSource, arguments: Mapping[str, Any]) -> nn.Modu
     path = Path(source.file).resolve()
     sys.path.insert(0, str(path.parent))
     from app.builder.importer.recorded import recording
+    from app.torchvision_import import mend_torchvision
 
+    mend_torchvision()
     spec = importlib.util.spec_from_file_location(path.stem, path, loader=_Loader(path.stem, str(path)))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -1,4 +1,4 @@
-"""torchvision, also where its compiled operators cannot be loaded.
+"""Import torchvision, also where its compiled operators cannot be loaded.
 
 A torchvision wheel built for CUDA beside a CPU-only torch stops at its own import with `operator torchvision::nms does
 not exist`. Data sets, transforms and models need none of those operators, so the two schemas that are looked up
@@ -11,9 +11,13 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
+_NAME = "torchvision"
 _LOCK = threading.Lock()
 _SCHEMAS = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
@@ -24,24 +28,61 @@ _kept: list[Any] = []
 
 
 def import_torchvision(submodule: str = "") -> ModuleType:
-    """`torchvision`, or `torchvision.<submodule>`. Raises ImportError if it is not installed."""
-    name = f"torchvision.{submodule}" if submodule else "torchvision"
+    """Import `torchvision`, or `torchvision.<submodule>`. Raises ImportError if it is not installed."""
+    mend_torchvision()
+    return importlib.import_module(f"{_NAME}.{submodule}" if submodule else _NAME)
+
+
+def mend_torchvision() -> None:
+    """Have every later `import torchvision` of this process define the missing operators, whoever imports it.
+
+    To be called before code of a person or of a package runs. Costs nothing where torchvision is never imported.
+    """
     with _LOCK:
+        if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+            sys.meta_path.insert(0, _Finder())
+
+
+class _Finder(MetaPathFinder):
+    """Finds torchvision as Python does, with a loader that tries again."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != _NAME:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader)
+        return spec
+
+
+class _Loader(Loader):
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__spec__ is not None:  # whoever asks for its resources meets the usual loader
+            module.__loader__ = module.__spec__.loader = self._loader
         try:
-            return importlib.import_module(name)
+            self._loader.exec_module(module)
+            return
         except RuntimeError as error:
-            if "torchvision::nms does not exist" not in str(error) or _kept:
+            if f"{_NAME}::nms does not exist" not in str(error) or _kept:
                 raise
+        for name in [name for name in sys.modules if name.startswith(f"{_NAME}.")]:
+            del sys.modules[name]
         _define_missing_operators()
-        return importlib.import_module(name)
+        self._loader.exec_module(module)
 
 
 def _define_missing_operators() -> None:
     import torch
 
-    for module in [m for m in sys.modules if m == "torchvision" or m.startswith("torchvision.")]:
-        del sys.modules[module]
-    library = torch.library.Library("torchvision", "DEF")
+    library = torch.library.Library(_NAME, "DEF")
     for schema in _SCHEMAS:
         library.define(schema)
         library.impl(schema.partition("(")[0], _missing_operator, "CompositeExplicitAutograd")

@@ -29,6 +29,7 @@ from app.autograd.snippets import Ending, Graph, Snippet, SnippetAnswer, Snippet
 from app.autograd.subject import Subject
 from app.autograd.walk import walk
 from app.autograd.whole_pass import play_through
+from app.torchvision_import import mend_torchvision
 
 SEED = 0
 LAST = "_"  # the name under which the value of a last expression is kept, as at Python's prompt
@@ -89,8 +90,7 @@ class _Session:
     def run(self, execute: Callable[[ast.Module, str, dict[str, Any]], None]) -> SnippetError | None:
         name, text = self._source.filename, self._snippet.text
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-        if "torchvision" in text:
-            _mend_torchvision()
+        mend_torchvision()
         torch.manual_seed(SEED)
         try:
             tree = ast.parse(text, name)
@@ -299,14 +299,6 @@ def _compiles(text: str) -> bool:
     (True, False)
     """
     return re.search(r"\btorch\s*\.\s*compile\b|\bimport compile\b", text) is not None
-
-
-def _mend_torchvision() -> None:
-    """Beside a torch that its compiled part does not fit, torchvision can be imported by our own import alone."""
-    from app.torchvision_import import import_torchvision
-
-    with contextlib.suppress(ImportError):  # the text itself is told
-        import_torchvision("models")
 
 
 def _drawn(shape: tuple[int, ...], dtype: str) -> Tensor:

@@ -18,6 +18,7 @@ from app.builder.importer.binding import Unbound, literal_of
 
 # Where it stands in a module; what is copied takes it along.
 MADE_WITH = "_made_with"
+_RECORDS = "_records_arguments"
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ def recording() -> Iterator[None]:
 
     def defined(cls: type[nn.Module], **options: Any) -> None:
         super(nn.Module, cls).__init_subclass__(**options)
-        setattr(cls, "__init__", _noting(cls.__init__))  # noqa: B010
+        if "__init__" in vars(cls) or not _recorded(cls.__init__):
+            setattr(cls, "__init__", _noting(cls.__init__))  # noqa: B010
 
     nn.Module.__init_subclass__ = classmethod(defined)  # type: ignore[assignment]
     try:
@@ -52,7 +54,16 @@ def recording() -> Iterator[None]:
 
 def made_with(module: nn.Module) -> MadeWith | None:
     """What a module was made with, None if nobody saw it."""
-    return module.__dict__.get(MADE_WITH)
+    found: MadeWith | None = module.__dict__.get(MADE_WITH)
+    return MadeWith() if found is None and type(module).__init__ is nn.Module.__init__ else found
+
+
+def _recorded(constructor: Callable[..., None]) -> bool:
+    """Whether an inherited constructor needs no wrapper: `nn.Module` takes no arguments, and others may have one.
+
+    TorchScript compiles every method that stands in an interface class, so a class gets none that it did not write.
+    """
+    return constructor is nn.Module.__init__ or hasattr(constructor, _RECORDS)
 
 
 def _noting(constructor: Callable[..., None]) -> Callable[..., None]:
@@ -63,6 +74,7 @@ def _noting(constructor: Callable[..., None]) -> Callable[..., None]:
             self.__dict__[MADE_WITH] = MadeWith(tuple(map(_kept, args)), kept)
         constructor(self, *args, **kwargs)
 
+    setattr(noted, _RECORDS, True)
     return noted
 
 
