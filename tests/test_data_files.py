@@ -298,3 +298,106 @@ def test_the_backward_graph_of_a_batch_is_that_of_its_task(name, tmp_path):
 def test_pictures_that_would_fill_the_memory_are_refused(tmp_path):
     with pytest.raises(DataError, match="Make size smaller"):
         look(pictures(tmp_path, size=(1_000_000, 1_000_000)))
+
+
+def arrays(folder, **named):
+    import numpy as np
+
+    np.savez(folder / "d.npz", **named)
+    return DataConfig("file.tensors", path=str(folder / "d.npz"))
+
+
+def labelled(folder, labels):
+    import numpy as np
+
+    return arrays(folder, x=np.random.default_rng(0).random((60, 3), dtype=np.float32), y=np.array(labels))
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        ([3, 7, 10**7] * 20, ("3", "7", "10000000")),
+        ([[2**40], [5], [2**40]] * 20, ("5", str(2**40))),
+        (["cat", "dog", "bee"] * 20, ("bee", "cat", "dog")),
+        ([b"cat", b"dog", b"bee"] * 20, ("bee", "cat", "dog")),
+    ],
+)
+def test_texts_and_class_ids_with_gaps_are_numbered_and_a_run_is_that_of_the_script(tmp_path, run_script, labels, classes):  # noqa: E501, F811  # fmt: skip
+    data = labelled(tmp_path, labels)
+    spec = look(data)
+    assert spec.classes == classes and sum(spec.per_class) == 60 and "are numbered 0 to" in spec.notes[0]
+    a_job = job(linear(3, len(classes), (3,)), data=data, epochs=1, batch_size=16)
+    lines, ended = run_script(a_job, "--json")
+    assert ended is None and lines == app_lines(a_job)
+
+
+def test_class_ids_without_gaps_stay_what_they_are(tmp_path):
+    spec = look(labelled(tmp_path, [2, 0, 1] * 20))
+    assert spec.classes == ("0", "1", "2") and not spec.notes and "classes" not in spec.arguments
+
+
+@pytest.mark.parametrize("kind", ["csv", "npz"])
+def test_a_target_of_300_000_different_values_is_refused_with_its_name(tmp_path, kind):
+    import numpy as np
+
+    data = arrays(tmp_path, x=np.zeros((300_000, 1), "f4"), y=np.arange(300_000))
+    if kind == "csv":
+        data = csv(tmp_path, "x,y\n" + "".join(f"{i},t{i}\n" for i in range(300_000)))
+    with pytest.raises(DataError, match="“y” has 300,000 different classes in 300,000 samples"):
+        look(data)
+
+
+def test_complex_arrays_texts_records_and_members_that_are_no_arrays_are_refused(tmp_path):
+    import zipfile
+
+    import numpy as np
+    import torch
+
+    y = np.arange(6) % 2
+    for x, words in (
+        (np.ones((6, 2)) * 1j, "“x” holds complex numbers"),
+        (np.array([["a", "b"]] * 6), "“x” holds values of type <U1"),
+        (np.zeros(6, [("a", "f4")]), "“x” holds values of type"),
+        (np.full((6, 1), 2**63, "u8"), "“x” holds integers above"),
+        (np.zeros((0, 2)), "do not go with"),
+    ):
+        with pytest.raises(DataError, match=words):
+            look(arrays(tmp_path, x=x, y=y))
+    torch.save({"x": torch.ones(6, 2) * 1j, "y": torch.arange(6) % 2}, tmp_path / "d.pt")
+    with pytest.raises(DataError, match="“x” holds complex numbers"):
+        look(DataConfig("file.tensors", path=str(tmp_path / "d.pt")))
+    config = arrays(tmp_path, x=np.ones((6, 2)))
+    with zipfile.ZipFile(tmp_path / "d.npz", "a") as archive:
+        archive.writestr("y", "no array")
+    with pytest.raises(DataError, match="“y” is no array"):
+        look(config)
+
+
+@pytest.mark.parametrize("keep", ["memory", "disk"])
+def test_a_picture_that_is_too_large_and_a_pipe_are_bad_pictures_with_their_names(tmp_path, keep):
+    from benchmarks.damaged_data import _png
+
+    config = pictures(tmp_path, keep=keep)
+    (tmp_path / "p" / "cats" / "huge.png").write_bytes(_png(50_000, 50_000))
+    os.mkfifo(tmp_path / "p" / "dogs" / "pipe.png")
+    spec = look(config)
+    assert sum(spec.per_class) == 24
+    assert spec.bad == (
+        "cats/huge.png: it has more than 178,956,970 pixels; have a smaller copy in its place",
+        "dogs/pipe.png: it is no regular file",
+    )
+
+
+def test_pipes_and_paths_with_a_nul_are_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(DataError, match="it is a named pipe"):
+        look(DataConfig("file.csv", path=str(tmp_path / "pipe.csv")))
+    for source in ("file.csv", "file.dataset", "file.pictures"):
+        with pytest.raises(DataError, match="NUL character"):
+            look(DataConfig(source, path=f"{tmp_path}/a\0.py"))
+
+
+def test_a_quotation_that_never_ends_is_refused_at_its_line(tmp_path):
+    with pytest.raises(DataError, match="line 62: a quotation mark"):
+        look(csv(tmp_path, TABLE + '1,a,n,"cat\n' + TABLE))
+    assert look(csv(tmp_path, TABLE + '1,a,n,"a\ncat"\n')).classes == ("a\ncat", "cat", "dog")

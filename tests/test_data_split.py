@@ -56,3 +56,18 @@ def test_nothing_held_out_is_allowed_and_a_wrong_fraction_is_not():
 def test_an_unknown_source_names_the_known_ones():
     with pytest.raises(UnknownSource, match="sklearn.digits"):
         load(DataConfig(source="os.system"))
+
+
+def test_classes_are_drawn_from_one_after_another():
+    """The parts are those of a plain loop over the classes, whose time grows with their number."""
+    import torch
+
+    from app.data.splits import stratified_split
+
+    labels = torch.tensor([3, 0, 3, 7, 0, 7, 7, 3, 0, 3] * 7)
+    generator = torch.Generator().manual_seed(4)
+    held = []
+    for label in labels.unique():
+        members = (labels == label).nonzero().flatten()
+        held.append(members[torch.randperm(len(members), generator=generator)][: round(len(members) * 0.25)])
+    assert torch.equal(stratified_split(labels, 0.25, 0.1, 4)[1], torch.cat(held).sort().values)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
+from app.builder.custom import read_file
 from app.settings import Settings
 from app.views import theme
+from app.views.dialogs.trust_dataset import DatasetTrustDialog
 from app.views.main_window import MainWindow
 from tests.test_window import leave, ready
 
@@ -69,3 +72,37 @@ def test_a_table_is_chosen_mended_and_learnt_from(qtbot: QtBot, window: MainWind
     assert window.session.history is not None
     started = window.session.history.started
     assert (started.train_count, started.validation_count) == (64, 16)
+
+
+OWN = """
+import torch
+from torch.utils.data import TensorDataset
+
+
+class Own(TensorDataset):
+    def __init__(self):
+        super().__init__(torch.rand(30, 1, 8, 8), torch.arange(30) % 10)
+"""
+
+
+def test_a_file_with_a_dataset_class_is_trusted_by_mouse(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    data = window.training_form.data
+    data.source.edited.emit("file.dataset")
+    data.set_path(str(tmp_path / "own.py"))
+    qtbot.waitUntil(lambda: not data.trust.isHidden(), timeout=60_000)
+    data.trust.click()
+    dialog = window.findChild(DatasetTrustDialog)
+    assert dialog.held() == "Classes: Own" and dialog.trust_button.isEnabled()
+    qtbot.mouseClick(dialog.trust_button, Qt.MouseButton.LeftButton)
+    settled(qtbot, window)
+    assert "30 samples of 1×8×8 float32, 10 classes" in data.state.text()
+
+
+def test_a_file_without_a_class_says_why_it_cannot_be_trusted(qtbot: QtBot, tmp_path: Path) -> None:
+    for text, words in (("x = 1\n", "It defines no class"), ("class\n", "It cannot be read as Python")):
+        (tmp_path / "own.py").write_text(text)
+        dialog = DatasetTrustDialog(replace(read_file(tmp_path / "own.py"), problem=""))
+        qtbot.addWidget(dialog)
+        assert not dialog.trust_button.isEnabled()
+        assert any(words in label.text() for label in dialog.findChildren(QLabel))

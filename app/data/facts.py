@@ -47,5 +47,5 @@ def _stamp(path: str) -> Hashable:
         with os.scandir(path) as entries:
             inside = sorted((one.name, one.stat().st_mtime_ns) for one in entries if one.is_dir())
         return os.stat(path).st_mtime_ns, tuple(inside)
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a NUL in the path
         return None

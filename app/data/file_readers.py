@@ -85,28 +85,35 @@ def cell_values(text: str, texts: Sequence[str] | None, place: int) -> list[floa
     return [value]
 
 
-def read_tensors(path: Path, inputs: str, labels: Sequence[str]) -> tuple[Tensor, Any, list[str]]:
+def read_tensors(
+    path: Path, inputs: str, labels: Sequence[str], classes: Mapping[str, Sequence[Any]] | None = None
+) -> tuple[Tensor, Any, list[str]]:
     """Tensors of a .npz or .pt file by their names, or of two .npy files; samples that are not finite are bad.
 
-    The labels of several targets are a dictionary by name.
+    The labels of several targets are a dictionary by name. `classes` are the values of a target that stand for class
+    0, 1, ..., ascending, for labels that are not such numbers already. Raises ValueError for what is no tensor.
     """
     if path.suffix == ".pt":
-        held = torch.load(path, map_location="cpu", weights_only=True)
+        held: Any = torch.load(path, map_location="cpu", weights_only=True)
         held = held if isinstance(held, dict) else {str(number): value for number, value in enumerate(held)}
-        samples, given = held[inputs], {name: held[name] for name in labels}
+        found = {name: held[name] for name in (inputs, *labels)}
     else:
         import numpy as np
 
         if path.suffix == ".npy":
-            samples = torch.from_numpy(np.load(path, allow_pickle=False))
-            given = {name: torch.from_numpy(np.load(Path(name), allow_pickle=False)) for name in labels}
+            found = {name: np.load(Path(name or path), allow_pickle=False) for name in (inputs, *labels)}
         else:
             with np.load(path, allow_pickle=False) as arrays:
-                samples = torch.from_numpy(arrays[inputs])
-                given = {name: torch.from_numpy(arrays[name]) for name in labels}
+                found = {name: arrays[name] for name in (inputs, *labels)}
+    samples, given = tensor_of(found[inputs], inputs), {}
+    for name in labels:
+        values = (classes or {}).get(name)
+        given[name] = tensor_of(found[name], name) if values is None else class_ids(found[name], values)
     for known in given.values():
         if samples.ndim == 0 or known.ndim == 0 or len(samples) != len(known):
             raise ValueError(f"{tuple(samples.shape)} inputs do not go with {tuple(known.shape)} labels")
+    if not samples.numel():
+        raise ValueError(f"inputs of shape {tuple(samples.shape)} hold no sample")
     samples = samples if samples.dtype in (torch.uint8, torch.int64) else samples.to(kind_of(samples))
     good = samples.flatten(1).isfinite().all(1) if samples.ndim > 1 else samples.isfinite()
     for name, known in given.items():
@@ -124,6 +131,33 @@ def read_tensors(path: Path, inputs: str, labels: Sequence[str]) -> tuple[Tensor
     if bad:
         samples, given = samples[good], {name: known[good] for name, known in given.items()}
     return samples, alone(given), bad
+
+
+def tensor_of(values: Any, name: str) -> Tensor:
+    """A NumPy array or tensor of real numbers as a tensor. Raises ValueError for anything else."""
+    what = f"“{name}”" if name else "the file"
+    if not hasattr(values, "dtype"):
+        raise ValueError(f"{what} is no array")
+    kind = "" if isinstance(values, Tensor) else values.dtype.kind
+    if kind == "c" or (isinstance(values, Tensor) and values.is_complex()):
+        raise ValueError(f"{what} holds complex numbers; save real and imaginary parts as two channels of real ones")
+    if isinstance(values, Tensor):
+        return values
+    if kind not in "biuf":
+        raise ValueError(f"{what} holds values of type {values.dtype}; a tensor needs integers, floats or booleans")
+    if kind == "u" and values.size and values.max() > 2**63 - 1:
+        raise ValueError(f"{what} holds integers above 2^63 - 1, which int64 cannot hold")
+    return torch.from_numpy(values.astype(values.dtype.newbyteorder("="), copy=False))
+
+
+def class_ids(values: Any, known: Sequence[Any]) -> Tensor:
+    """Class ids (N,) int64 of labels: the place of each among `known`, which ascend; -1 where it is none of them."""
+    import numpy as np
+
+    values, among = np.asarray(values), np.asarray(known)
+    values = (values.astype(str) if values.dtype.kind == "S" else values).reshape(len(values))
+    places = np.searchsorted(among, values).clip(max=len(among) - 1)
+    return torch.from_numpy(np.where(among[places] == values, places, -1))
 
 
 def kind_of(values: Tensor) -> torch.dtype:
@@ -147,7 +181,7 @@ def read_pictures(
         try:
             pictures.append(read_picture(file, size, colour))
             ids.append(number)
-        except (OSError, ValueError, SyntaxError) as error:  # what decoders raise for files that are torn
+        except Exception as error:  # decoders raise what they please for files that are torn or too large
             bad.append(f"{file.parent.name}/{file.name}: {error}")
     shape = (3 if colour else 1, *size)
     return torch.stack(pictures) if pictures else torch.empty(0, *shape), torch.tensor(ids, dtype=torch.int64), bad
@@ -159,12 +193,25 @@ def picture_files(folder: Path) -> list[Path]:
     return sorted(file for file in folder.rglob("*") if file.suffix.lower() in kinds)
 
 
+def open_picture(file: Path) -> Any:
+    """A picture of PIL, not decoded yet. Raises what PIL raises, and ValueError for what is no picture to be read."""
+    from PIL import Image
+
+    if file.exists() and not file.is_file():  # a pipe would be waited for
+        raise ValueError("it is no regular file")
+    try:
+        return Image.open(file)
+    except Image.DecompressionBombError:
+        most = 2 * int(Image.MAX_IMAGE_PIXELS or 0)
+        raise ValueError(f"it has more than {most:,} pixels; have a smaller copy in its place") from None
+
+
 def read_picture(file: Path, size: Sequence[int], colour: bool) -> Tensor:
     """One picture, resized to (height, width): (3 or 1, height, width) uint8."""
     import numpy as np
     from PIL import Image
 
-    with Image.open(file) as opened:
+    with open_picture(file) as opened:
         picture = opened.convert("RGB" if colour else "L").resize((size[1], size[0]), Image.Resampling.BILINEAR)
     values = torch.from_numpy(np.array(picture))
     return values.permute(2, 0, 1) if colour else values.unsqueeze(0)

@@ -10,11 +10,13 @@ from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset
 
+from app import regular_files
 from app.data import facts, file_readers, own_dataset, readers, streams, surveys
 from app.data.config import DataConfig
 from app.data.known import DIGITS
@@ -98,6 +100,7 @@ _last: list[tuple[Hashable, Found]] = []
 def _read_files(config: DataConfig, watch: Watch) -> Found:
     spec, path = SOURCES[config.source], Path(config.path)
     try:
+        _check_kind(path, spec.picks)
         survey = surveys.SURVEYS[spec.key](path, options_of(config))
         more = {"watch": watch} if spec.key in ("file.pictures", own_dataset.KEY) else {}
         inputs, labels, bad = _FILES[spec.key](path, **survey.arguments, **more)
@@ -105,7 +108,7 @@ def _read_files(config: DataConfig, watch: Watch) -> Found:
         raise
     except FileNotFoundError as error:
         raise DataError(f"{error.filename} is not there. Choose the {spec.picks} again.") from error
-    except (OSError, ValueError, KeyError, RuntimeError, csv.Error, MemoryError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RuntimeError, csv.Error, BadZipFile, MemoryError) as error:
         raise DataError(f"{path.name} cannot be read: {error}") from error
     if not len(inputs):
         first = f" The first: {bad[0]}." if bad else ""
@@ -114,18 +117,31 @@ def _read_files(config: DataConfig, watch: Watch) -> Found:
     return Found(_described(spec, path, survey, inputs, labels, tuple(bad)), inputs, labels)
 
 
+def _check_kind(path: Path, picks: str) -> None:
+    """Refuse what cannot be opened, such as a pipe, which would be waited for. Raises DataError, FileNotFoundError."""
+    if picks == "folder" and path.is_dir():
+        return
+    try:
+        regular_files.check(path)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        name = str(path).replace("\0", "␀")
+        raise DataError(f"{name} cannot be read: {error.strerror}. Choose the {picks} again.") from error
+
+
 def _described(
     spec: SourceSpec, path: Path, survey: surveys.Survey, inputs: Any, labels: Any, bad: tuple[str, ...]
 ) -> SourceSpec:
     """What is known of files once they are read."""
     targets = survey.targets
     if isinstance(labels, Targets) and not targets:
-        targets = tuple(_target(name, inputs, part) for name, part in labels.parts.items())
+        targets = tuple(_target(survey, name, inputs, part) for name, part in labels.parts.items())
     labels = first(labels)
     told = spec.key in ("file.tensors", own_dataset.KEY)
     task, classes = surveys.task_of(inputs, labels) if told else survey.task, survey.classes
     if told and task != VALUES:
-        classes = _numbers(labels)
+        classes = targets[0].classes if targets else _class_names(survey, "", labels)
     per_class = torch.bincount(labels, minlength=len(classes)).tolist() if task == CLASSES else [len(labels)]
     return replace(
         spec,
@@ -156,13 +172,22 @@ def _told(targets: tuple[TargetInfo, ...]) -> tuple[str, ...]:
     return (f"Targets: {', '.join(words)}.",) if words else ()
 
 
-def _target(name: str, inputs: Tensor, labels: Tensor) -> TargetInfo:
+def _target(survey: surveys.Survey, name: str, inputs: Tensor, labels: Tensor) -> TargetInfo:
     task = surveys.task_of(inputs, labels)
-    return TargetInfo(name, task, () if task == VALUES else _numbers(labels), tuple(labels.shape[1:]))
+    return TargetInfo(
+        name, task, () if task == VALUES else _class_names(survey, name, labels), tuple(labels.shape[1:])
+    )
 
 
-def _numbers(labels: Tensor) -> tuple[str, ...]:
-    """The names of classes that are told by number alone."""
+def _class_names(survey: surveys.Survey, name: str, labels: Tensor) -> tuple[str, ...]:
+    """The names of the classes of a target: the values that were numbered, or the numbers themselves. Raises DataError.
+
+    That of an only target is "".
+    """
+    known = survey.arguments.get("classes", {})
+    if values := known.get(name or next(iter(known), "")):
+        return tuple(map(str, values))
+    surveys.check_class_ids(f"“{name}”" if name else "these data", labels)
     return tuple(map(str, range(int(labels.max()) + 1)))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app import layer_files
+from app import layer_files, regular_files
 from app.data.config import DataConfig
 from app.data.spec import DataError
 from app.layer_files import LayerFile, LayerFileError, Untrusted
@@ -32,10 +32,11 @@ def file_of(path: Path) -> LayerFile:
     if not (path.stem.isascii() and path.stem.isidentifier()) or path.suffix != ".py":
         raise DataError(f"{path.name} cannot be imported: its name must be one of Python's, such as my_data.py.")
     try:
+        regular_files.check(path)
         with path.open(encoding="utf-8") as file:
             text = file.read(LONGEST + 1)
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read: {error}") from error
+        raise DataError(f"{str(path).replace(chr(0), '␀')} cannot be read: {error}") from error
     if len(text) > LONGEST:
         raise DataError(f"{path.name} is longer than {LONGEST:,} characters, which no such file is.")
     return LayerFile.of(path.stem, text, str(path))

@@ -14,8 +14,8 @@ def stratified_split(labels: Tensor, validation: float, test: float, seed: int) 
     """
     generator = torch.Generator().manual_seed(seed)
     parts: tuple[list[Tensor], list[Tensor], list[Tensor]] = ([], [], [])
-    for label in labels.unique():
-        members = (labels == label).nonzero().flatten()
+    counts = labels.unique(return_counts=True)[1].tolist()
+    for members in labels.argsort(stable=True).split(counts):
         members = members[torch.randperm(len(members), generator=generator)]
         first = round(len(members) * validation)
         second = first + round(len(members) * test)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset
 
-from app.data.file_readers import kind_of, picture_files, read_dataset, read_picture, targets_of
+from app.data.file_readers import kind_of, open_picture, picture_files, read_dataset, read_picture, targets_of
 
 
 class SampleLost(OSError):
@@ -170,26 +170,24 @@ def stream_pictures(
     watch: Callable[[int, int, str], None] | None = None,
 ) -> tuple[Streamed, Tensor, list[str]]:
     """Pictures in a folder for each class as `read_pictures` has them, but none is kept: only whether it is whole."""
-    from PIL import Image
-
     files, ids, bad = [], [], []
     found = [(file, number) for number, name in enumerate(classes) for file in picture_files(path / name)]
     for done, (file, number) in enumerate(found):
         if watch is not None:
             watch(done, len(found), file.name)
         try:
-            with Image.open(file) as opened:
+            with open_picture(file) as opened:
                 opened.verify()
             files.append(file)
             ids.append(number)
-        except (OSError, ValueError, SyntaxError) as error:
+        except Exception as error:  # decoders raise what they please for files that are torn or too large
             bad.append(f"{file.parent.name}/{file.name}: {error}")
 
     def read(number: int) -> Tensor:
         file = files[number]
         try:
             return read_picture(file, size, colour)
-        except (OSError, ValueError, SyntaxError) as error:
+        except Exception as error:
             raise SampleLost(f"{file} cannot be read any more: {getattr(error, 'strerror', None) or error}") from error
 
     numbers = torch.arange(len(files))

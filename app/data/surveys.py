@@ -24,6 +24,9 @@ MOST_TEXTS = 50
 # A column of whole numbers with at most so many different ones is a class rather than a value.
 MOST_CLASSES = 20
 WIDEST = 100_000
+# A net has an output for each class, and each is counted by itself; ids of tokens are those of a vocabulary.
+CLASSES_LIMIT = 100_000
+VOCABULARY_LIMIT = 2**20
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,9 @@ def survey_csv(path: Path, options: Mapping[str, Any]) -> Survey:
     if not chosen:
         raise DataError(f"{path.name} has no column to learn from besides {names[target]}.")
     kinds_of = {
-        place: _classes(cells[place], options["task"] if place == target else _wanted(names[place], options))
+        place: _classes(
+            names[place], cells[place], options["task"] if place == target else _wanted(names[place], options)
+        )
         for place in targets
     }
     classes = kinds_of[target]
@@ -101,8 +106,10 @@ def _columns(path: Path, options: Mapping[str, Any]) -> tuple[list[str], list[li
         table = csv.reader(file, delimiter=_separator(path, options))
         try:
             rows = [row for row in table if row]
+            lines = table.line_num
         except csv.Error as error:
             raise DataError(f"{path.name}, line {table.line_num}: {error}.") from error
+    _check_quotes(path, options, rows, lines)
     if len(rows) < 1 + options["header"]:
         raise DataError(f"{path.name} has no rows.")
     width = len(rows[0])
@@ -114,6 +121,20 @@ def _columns(path: Path, options: Mapping[str, Any]) -> tuple[list[str], list[li
         raise DataError(f"Two columns of {path.name} are called “{double}”. Give each a name of its own.")
     whole = [row for row in rows if len(row) == width]
     return names, [[row[place].strip() for row in whole] for place in range(width)]
+
+
+def _check_quotes(path: Path, options: Mapping[str, Any], rows: list[list[str]], lines: int) -> None:
+    """Refuse a table whose last field is a quotation without an end: it holds the rows behind it. Raises DataError."""
+    if not rows or not rows[-1] or "\n" not in rows[-1][-1]:
+        return
+    with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
+        try:
+            for _ in csv.reader(file, delimiter=_separator(path, options), strict=True):
+                pass
+        except csv.Error as error:
+            if "unexpected end" in str(error):
+                first = lines - rows[-1][-1].count("\n") + rows[-1][-1].endswith("\n")
+                raise DataError(f"{path.name}, line {first}: a quotation mark is opened and never closed.") from error
 
 
 def _separator(path: Path, options: Mapping[str, Any]) -> str:
@@ -140,8 +161,8 @@ def _texts(name: str, cells: list[str], options: Mapping[str, Any]) -> tuple[str
     return tuple(sorted(set(given), key=_order))
 
 
-def _classes(cells: list[str], task: str) -> tuple[str, ...] | None:
-    """The classes of a target, None if its numbers are to be predicted."""
+def _classes(name: str, cells: list[str], task: str) -> tuple[str, ...] | None:
+    """The classes of a target, None if its numbers are to be predicted. Raises DataError for too many of them."""
     given = [cell for cell in cells if cell]
     numbers = sum(_is_number(cell) for cell in given)
     kinds = set(given)
@@ -149,7 +170,36 @@ def _classes(cells: list[str], task: str) -> tuple[str, ...] | None:
         mostly = numbers >= 0.9 * len(given)
         whole = all(float(cell).is_integer() for cell in kinds if _is_number(cell) and math.isfinite(float(cell)))
         task = VALUES if mostly and not (whole and len(kinds) <= MOST_CLASSES) else CLASSES
-    return None if task == VALUES else tuple(sorted(kinds, key=_order))
+    if task == VALUES:
+        return None
+    check_class_count(f"“{name}”", len(kinds), len(given))
+    return tuple(sorted(kinds, key=_order))
+
+
+def check_class_count(what: str, count: int, samples: int) -> None:
+    """Raise DataError for more classes than can be told apart one by one."""
+    if count > CLASSES_LIMIT:
+        raise DataError(
+            f"{what} has {count:,} different classes in {samples:,} samples; at most {CLASSES_LIMIT:,} are taken. "
+            "Choose another target, or have its numbers taken as values to predict (as floats)."
+        )
+
+
+def check_class_ids(what: str, labels: Tensor) -> None:
+    """Raise DataError for class ids of a Dataset, (N,) int64, that cannot number the outputs of a net."""
+    low, most = int(labels.min()), int(labels.max()) + 1
+    if low < 0:
+        raise DataError(f"The labels of {what} go down to {low}; class ids count from 0.")
+    if labels.ndim > 1:
+        if most > VOCABULARY_LIMIT:
+            raise DataError(f"The labels of {what} go up to {most - 1:,}; at most {VOCABULARY_LIMIT:,} ids are taken.")
+        return
+    different = len(labels.unique())
+    if most > CLASSES_LIMIT or most > max(1000, 10 * different):
+        raise DataError(
+            f"The labels of {what} go up to {most - 1:,}, but only {different:,} of these class ids occur. Have the "
+            f"dataset give ids from 0 to {different - 1:,}."
+        )
 
 
 def _is_number(text: str) -> bool:
@@ -171,7 +221,7 @@ def survey_tensors(path: Path, options: Mapping[str, Any]) -> Survey:
     if path.suffix == ".npy":
         if not options["labels_file"]:
             raise DataError(f"{path.name} holds the inputs; choose the .npy file with the labels (labels_file).")
-        return Survey({"inputs": "", "labels": (options["labels_file"],)})
+        return _labelled(path, "", (options["labels_file"],))
     names = _tensor_names(path)
     found = {}
     for role, usual in (("inputs", ("x", "inputs", "data", "images", "features", "x_train")),
@@ -186,7 +236,56 @@ def survey_tensors(path: Path, options: Mapping[str, Any]) -> Survey:
         found[role] = tuple(dict.fromkeys(several)) or (guess or (names[place] if len(names) == 2 else ""),)
     if not all(found["inputs"] + found["labels"]) or found["inputs"][0] in found["labels"]:
         raise DataError(f"Say which of {', '.join(names[:20])} in {path.name} are inputs and which are labels.")
-    return Survey({"inputs": found["inputs"][0], "labels": found["labels"]})
+    return _labelled(path, found["inputs"][0], found["labels"])
+
+
+def _labelled(path: Path, inputs: str, labels: tuple[str, ...]) -> Survey:
+    """How tensors are read: labels that are texts, or class ids with gaps, are numbered in ascending order."""
+    import numpy as np
+
+    classes, notes = {}, []
+    _check_size(path, (inputs, *labels))
+    for name in labels:
+        values = _label_values(path, name)
+        text = values.dtype.kind in "SU"
+        if not (text or values.dtype.kind in "iu") or values.size != len(values):
+            continue
+        known = np.unique(values.astype(str) if text else values[values >= 0])
+        check_class_count(f"“{name or path.name}”", len(known), len(values))
+        if len(known) and (text or known[-1] != len(known) - 1):
+            classes[name] = tuple(known.tolist())
+            first = ", ".join(map(str, classes[name][:4])) + ", …" * (len(known) > 4)
+            what = "texts" if text else "class ids with gaps"
+            last = len(known) - 1
+            notes.append(f"{Path(name).name}: {what} ({first}) are numbered 0 to {last:,} in ascending order.")
+    arguments = {"inputs": inputs, "labels": labels, **({"classes": FrozenMap(classes)} if classes else {})}
+    return Survey(arguments, notes=tuple(notes))
+
+
+def _check_size(path: Path, names: tuple[str, ...]) -> None:
+    """Refuse arrays of a .npz file that do not fit into the memory. Raises DataError."""
+    import zipfile
+
+    if path.suffix != ".npz":
+        return
+    with zipfile.ZipFile(path) as archive:
+        size = sum(one.file_size for one in archive.infolist() if one.filename.removesuffix(".npy") in names)
+    if not fits(size):
+        raise DataError(f"{path.name} holds {size / 1e9:,.1f} GB, more than half of the memory of this machine.")
+
+
+def _label_values(path: Path, name: str) -> Any:
+    """The labels of a file as an array; one of objects that says nothing where they are no array."""
+    import numpy as np
+
+    if path.suffix == ".pt":
+        held = tensor_files.load(path)
+        value = held[name] if isinstance(held, dict) else held[int(name)]
+        return np.empty(0, object) if value.is_floating_point() or value.is_complex() else value.numpy()
+    if path.suffix == ".npy":
+        return np.load(name, allow_pickle=False)
+    with np.load(path, allow_pickle=False) as arrays:
+        return np.atleast_1d(arrays[name]) if isinstance(arrays[name], np.ndarray) else np.empty(0, object)
 
 
 def _tensor_names(path: Path) -> list[str]:

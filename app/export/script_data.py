@@ -295,8 +295,10 @@ def _file(spec: SourceSpec, job: Job) -> Reading:
         return _own_dataset(spec, job)
     reader, helpers, standard, others = {
         "file.csv": ("read_csv", ("cell_values", "alone"), ("csv", "math"), ("Mapping", "Sequence")),
-        "file.tensors": ("read_tensors", ("kind_of", "alone"), (), ("Sequence",)),
-        "file.pictures": ("read_pictures", ("picture_files", "read_picture"), (), ("Callable", "Sequence")),
+        "file.tensors": ("read_tensors", ("kind_of", "alone", "tensor_of", "class_ids"), (), ("Mapping", "Sequence")),
+        "file.pictures": (
+            "read_pictures", ("picture_files", "open_picture", "read_picture"), (), ("Callable", "Sequence"),
+        ),
         "file.text": ("read_text", (), (), ()),
     }[spec.key]
     how = pformat(_plain(spec.arguments), width=110, sort_dicts=False)
@@ -306,7 +308,7 @@ def _file(spec: SourceSpec, job: Job) -> Reading:
         left_out = ("if bad:", f'    print(f"{first}", file=sys.stderr)')
     imports = [f"import {name}" for name in standard if name != "math"]
     imports += [f"from collections.abc import {', '.join(others)}"] if others else []
-    imports += ["from typing import Any"] if "alone" in helpers else []
+    imports += ["from typing import Any"] if {"alone", "open_picture"} & {*helpers} else []
     imports += ["import sys"] if job.data.bad == "skip" else []
     functions = tuple(getattr(file_readers, name) for name in (*helpers, reader))
     if is_streamed(spec):

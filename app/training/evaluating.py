@@ -38,6 +38,7 @@ FLIP, SHIFT = "flip", "shift"
 AUGMENTATIONS = {FLIP: "mirrored left to right", SHIFT: "shifted up, down, left and right"}
 TOP = 5  # of the likeliest classes that are kept of a sample
 VISIBLE = {" ": "␣", "\n": "↵", "\t": "⇥"}  # names of classes that nobody would see
+MOST_CLASSES = 10_000  # whose pairs are counted: 800 MB
 WIDEST = 8  # numbers that are kept of a sample of values
 
 Watch = Callable[[int, int], None]
@@ -236,6 +237,11 @@ class _Collected:
         """Rows are what samples are, columns what they are called."""
         import torch
 
+        if columns > MOST_CLASSES:
+            raise EvaluationError(
+                f"The net has {columns:,} classes; an evaluation counts every pair of them, and takes at most "
+                f"{MOST_CLASSES:,}."
+            )
         pairs = torch.bincount(labels * columns + called, minlength=columns * columns).reshape(columns, columns)
         self._confusion = pairs if self._confusion is None else self._confusion + pairs
 

@@ -66,9 +66,7 @@ class PageLinks(QObject):
         window.training_form.set_data_root(window.settings.data_folder)
         window.training_form.download_requested.connect(self._download)
         window.training_form.asked.connect(lambda key: window.actions_by_key[key].trigger())
-        window.training_form.data.trust_requested.connect(
-            lambda path: window.layers.look_at(Path(path), window.training_form.refresh_data)
-        )
+        window.training_form.data.trust_requested.connect(self._look_at_dataset)
         window.training_form.data.fit.cure_requested.connect(window.cure_network)
         window.training_form.data.facts_changed.connect(window.live.refresh)
 
@@ -114,6 +112,11 @@ class PageLinks(QObject):
     def _centre_shown(self, key: str) -> None:
         window = self._window
         window.inspectors.setCurrentWidget(window.tape_inspector if key == "autograd" else window.inspector)
+
+    def _look_at_dataset(self, path: str) -> None:
+        from app.views.dialogs.trust_dataset import DatasetTrustDialog
+
+        self._window.layers.look_at(Path(path), self._window.training_form.refresh_data, DatasetTrustDialog)
 
     def _download(self, source: str) -> None:
         """Ask before anything is fetched; the dialog says how much and from where."""

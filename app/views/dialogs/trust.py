@@ -61,6 +61,7 @@ class TrustDialog(Dialog):
     trusted = Signal(object)
     revoked = Signal(object)
     warning = WARNING
+    trusted_words = "It is trusted: its classes are layers here."
     agree = "Trust and load"
 
     def __init__(self, file: CustomFile, before: str = "", parent: QWidget | None = None) -> None:
@@ -74,7 +75,7 @@ class TrustDialog(Dialog):
         self.setMinimumSize(560, 420)
         self.resize(820, 680)
         self.body.addWidget(self._place())
-        words = "It is trusted: its classes are layers here." if file.trusted else self.warning
+        words = self.trusted_words if file.trusted else self.warning
         self.body.addWidget(label(words, "body", wrap=True))
         for icon, color, text in self._facts():
             self.body.addWidget(_fact(icon, color, text))
@@ -96,6 +97,10 @@ class TrustDialog(Dialog):
         usable = [one.name for one in self.file.classes if not one.reason]
         return f"Layers: {listed(usable)}" if usable else ""
 
+    def missing(self) -> str:
+        """Why nothing of the file can be used."""
+        return "It has no class of nn.Module or autograd.Function."
+
     def _facts(self) -> list[tuple[str, str, str]]:
         """What is to be known of the text, each with an icon."""
         assert self.file.file is not None
@@ -106,6 +111,8 @@ class TrustDialog(Dialog):
             facts.append(("warning", "warn", f"{one.name} cannot be used: {one.reason}."))
         if self.file.problem:
             facts.append(("error", "error", self.file.problem))
+        elif not self._usable():
+            facts.append(("error", "error", self.missing()))
         if found := imports(text):
             facts.append(("link", "text2", f"It imports {listed(list(found))}"))
         if hidden := hidden_letters(text):
@@ -113,6 +120,9 @@ class TrustDialog(Dialog):
             words = f"Invisible letters ({hidden[0][1].capitalize()}) stand in line {lines}: "
             facts.append(("error", "error", words + "the text may not do what it looks like."))
         return facts
+
+    def _usable(self) -> bool:
+        return bool(self.file.classes or self.held())
 
     def _texts(self, before: str) -> None:
         assert self.file.file is not None
@@ -150,7 +160,7 @@ class TrustDialog(Dialog):
         later.clicked.connect(self.reject)
         self.trust_button = self.add_button(self.agree, "primary")
         self.trust_button.clicked.connect(self._trust)
-        self.trust_button.setEnabled(bool(self.file.classes or self.held()))
+        self.trust_button.setEnabled(self._usable())
         later.setFocus()
 
     def _trust(self) -> None:

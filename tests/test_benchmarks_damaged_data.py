@@ -1,0 +1,28 @@
+"""The campaign of damaged data sets tells a refusal from a crash, on a few of its sets."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.damaged_data import Case, cases, outcome
+
+CHOSEN = {"arrays: a flipped bit": "refused", "pictures: a cut JPEG": "read", "table: a pipe": "refused"}
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_a_damaged_data_set_is_refused_or_read_without_its_bad_samples(name, tmp_path):
+    (case,) = (one for one in cases() if one.name == name)
+    assert outcome(case, tmp_path).verdict == CHOSEN[name]
+
+
+def test_samples_that_get_lost_unsaid_are_a_failure(tmp_path):
+    def write(folder):
+        (folder / "t.csv").write_text("a,b\n1,x\n2,y\n")
+        return folder / "t.csv"
+
+    assert outcome(Case("two rows", "file.csv", write, keeps=3), tmp_path).verdict == "failed"
+
+
+def test_there_are_60_at_least_and_each_has_its_name():
+    names = [case.name for case in cases()]
+    assert len(set(names)) == len(names) >= 60
