@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     """Evaluate, and say what came of it."""
     from dataclasses import replace
 
-    from app import cli, preflight
+    from app import atomic, cli, preflight
     from app.data.sources import DataError
     from app.export.weights import WeightsError, load_weights
     from app.runs.going_on import find_checkpoint
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
         raise cli.Refused(str(error), 1) from error
     if options.csv is not None:
         with cli.writing(options.csv):
-            options.csv.write_text(found.to_csv(), encoding="utf-8")
+            atomic.write_text(options.csv, found.to_csv())
     if options.json:
         print(json.dumps(found.summary(), ensure_ascii=False, allow_nan=False))
     else:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from app.leftovers import TemporaryFolder
 
 WORDS = """
 SOURCE is torchvision:resnet18, file.py:Class or file.py:make_model(). A file of your own runs only with --trust, in a
@@ -45,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     if options.out is None:
         raise cli.Refused("say with -o P which project it becomes, a .tape file")
     cli.can_be_written(options.out, (".tape",), "a project is")
-    with tempfile.TemporaryDirectory(prefix="tapedeck-") as folder:
+    with TemporaryFolder() as folder:
         return _import(options, Path(folder))
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import graphviz
 import msgspec
 
+from app import atomic
 from app.drawing import Arrow, Box, Drawing, Group
 
 FORMATS = ("dot", "svg", "pdf", "png", "json")
@@ -127,10 +128,10 @@ def export(drawing: Drawing, path: str | os.PathLike[str], painter: Painter | No
         raise ExportError(f"{path.name} ends in {ending}; a picture can end in .dot, .svg, .pdf, .png or .json")
     if form in TEXTS:
         text = to_dot(drawing) if form == "dot" else json.dumps(to_json(drawing), ensure_ascii=True, indent=1) + "\n"
-        path.write_text(text, encoding="utf-8")
+        atomic.write_text(path, text)
         return Exported(path, "tapedeck")
     if has_dot():
-        path.write_bytes(render(to_dot(drawing), form))
+        atomic.write_bytes(path, render(to_dot(drawing), form))
         return Exported(path, "dot")
     if painter is None:
         raise NoDot(

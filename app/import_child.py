@@ -13,7 +13,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from app import model_import, project_file
+from app.leftovers import TemporaryFolder
 from app.model_import import ImportFailed, Late, ModelInput, ModelSource, WrongWords
 from app.project import Project
 from app.remote import process
@@ -75,7 +75,7 @@ class Child:
     says first which models that has."""
 
     def __init__(self, listing: bool = False, ahead: bool = False) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="tapedeck-", ignore_cleanup_errors=True)
+        self._folder = TemporaryFolder()
         self._path = Path(self._folder.name)
         self._told = (self._path / "told").open("w+b")
         words = ["models"] * listing + ["ahead"] * ahead

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import filecmp
 import itertools
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -128,18 +126,7 @@ def write(project: Project, path: Path) -> Path | None:
     data = dumps(_loosened(project, path.parent))
     loads(data)
     backup = back_up_old(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".tapedeck-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
+    atomic.write_bytes(path, data)
     return backup
 
 
@@ -183,19 +170,6 @@ def _beside(name: str, folder: Path) -> str:
     except ValueError:  # on another drive
         return name
     return relative.as_posix() if relative.parts[:2].count("..") < 2 else name
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name survive a power cut, where the system lets a folder be synced."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        # Some file systems cannot; the file itself is in its place all the same.
-        with contextlib.suppress(OSError):
-            os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def loads(data: bytes) -> Project:

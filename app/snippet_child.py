@@ -10,7 +10,6 @@ import contextlib
 import os
 import struct
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -23,6 +22,7 @@ import msgspec
 from app.autograd.codec import packed, unpacked
 from app.autograd.snippets import Ending, Limits, Snippet, SnippetAnswer
 from app.drawing import bytes_text
+from app.leftovers import TemporaryFolder
 from app.remote import process
 
 START = 120.0  # seconds that torch may take to load
@@ -53,7 +53,7 @@ class Child:
     """A process that runs one snippet. Raises OSError where none can be started."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="tapedeck-", ignore_cleanup_errors=True)
+        self._folder = TemporaryFolder()
         extra = {"OMP_NUM_THREADS": THREADS, "MKL_NUM_THREADS": THREADS, "PYTHONUNBUFFERED": "1"}
         arguments = ["-P", "-m", "app.snippet_child"]
         self._process = started = process.start(arguments, extra, Path(self._folder.name))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
-from app import layer_files
+from app import atomic, layer_files
 from app.layer_files import LayerFile
 
 FILE = "trusted.json"
@@ -106,12 +104,4 @@ class Trust:
         """Whole or not at all."""
         self.file.parent.mkdir(parents=True, exist_ok=True)
         data = msgspec.json.format(msgspec.json.encode(entries), indent=1)
-        handle, temporary = tempfile.mkstemp(dir=self.file.parent, prefix=".trusted-")
-        try:
-            with os.fdopen(handle, "wb") as opened:
-                opened.write(data)
-            os.replace(temporary, self.file)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
+        atomic.write_bytes(self.file, data)

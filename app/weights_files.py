@@ -9,12 +9,12 @@ import contextlib
 import os
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from app import atomic, leftovers
 from app.training.config import StartWeights
 from app.training.start import is_unchanged, remember, sha256_of
 
@@ -36,16 +36,15 @@ def keep(write: Callable[[Path], object], name: str, folder: Path | None = None)
     folder = folder or store()
     folder.mkdir(parents=True, exist_ok=True)
     _prune(folder)
-    handle, made = tempfile.mkstemp(dir=folder, prefix=".making-", suffix=".safetensors")
-    os.close(handle)
+    made = leftovers.new_file(folder)
     try:
-        write(Path(made))
+        write(made)
         sha256 = sha256_of(made)
         path = folder / f"{sha256[:24]}.safetensors"
         os.replace(made, path)
         remember(str(path), sha256)
     finally:
-        Path(made).unlink(missing_ok=True)
+        made.unlink(missing_ok=True)
     return StartWeights(str(path), sha256, (), name[:LONGEST_NAME])
 
 
@@ -77,12 +76,5 @@ def weights_beside(start: StartWeights, project: Path) -> StartWeights:
 
 
 def _copy(path: Path, target: Path) -> None:
-    """Whole or not at all."""
-    handle, made = tempfile.mkstemp(dir=target.parent, prefix=".tapedeck-", suffix=".safetensors")
-    os.close(handle)
-    try:
-        shutil.copyfile(path, made)
-        os.chmod(made, 0o644)
-        os.replace(made, target)
-    finally:
-        Path(made).unlink(missing_ok=True)
+    """Copy a file whole or not at all."""
+    atomic.write(target, lambda made: shutil.copyfile(path, made))

@@ -126,7 +126,7 @@ def killed_and_resumed(folder: Path, kills: int, choose: random.Random) -> Outco
                     os.kill(child, signal.SIGKILL)
                     done += 1
         (kept,) = store.listed(folder / "runs")
-        torn += any(kept.checkpoints.glob(".*.pt.*"))
+        torn += any(kept.checkpoints.glob(".tapedeck-*"))
         for file in kept.checkpoints.glob("*.pt"):
             try:
                 checkpoint.load(file)

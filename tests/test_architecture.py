@@ -24,7 +24,8 @@ APP = ROOT / "app"
 
 # Anybody may import these; they import one another at most.
 LEAVES = """
-    atomic frozen source layer_files rng resources torchvision_import torch_loading openmp regular_files tensor_files
+    atomic leftovers frozen source layer_files rng resources torchvision_import torch_loading openmp
+    regular_files tensor_files
 """
 
 # Values and pure functions over them.

@@ -437,7 +437,7 @@ def test_places_that_no_canvas_reaches_are_brought_back() -> None:
 OLD, NEW = Project(name="old"), Project(name="new", graph=net([("input", "x", {"shape": (4,)})]))
 
 
-@pytest.mark.parametrize("step", ["mkstemp", "write", "fsync", "chmod", "replace"])
+@pytest.mark.parametrize("step", ["open", "write", "fsync", "chmod", "replace"])
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
     step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -447,39 +447,22 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
     def full(*_: Any, **__: Any) -> Any:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    if step == "mkstemp":
-        monkeypatch.setattr(project_file.tempfile, "mkstemp", full)
-    elif step == "write":
-        real = os.fdopen
+    def tight(file: Path, data: bytes) -> None:
+        with file.open("wb") as opened:
+            opened.write(data[:10])
+        full()
 
-        def tight(*args: Any, **named: Any) -> Any:
-            file = real(*args, **named)
-            return _Tight(file)
-
-        monkeypatch.setattr(project_file.os, "fdopen", tight)
+    if step == "write":
+        monkeypatch.setattr(Path, "write_bytes", tight)
+    elif step == "chmod":
+        monkeypatch.setattr(Path, "chmod", full)
     else:
-        monkeypatch.setattr(project_file.os, step, full)
-    with pytest.raises(OSError, match="No space left"):
+        monkeypatch.setattr(os, step, full)
+    with pytest.raises(OSError, match="No space left") as error:
         write(NEW, path)
     monkeypatch.undo()
+    assert error.value.filename == str(path)
     assert read(path) == OLD and os.listdir(tmp_path) == ["net.tape"]
-
-
-class _Tight:
-    """A file on a full disk."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-
-    def __enter__(self) -> _Tight:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self._file.close()
-
-    def write(self, data: bytes) -> None:
-        self._file.write(data[:10])
-        raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_what_could_not_be_opened_again_is_not_written(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ a loss and the buffers after the step are compared in eval and in train mode, wi
 from __future__ import annotations
 
 import platform
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -25,6 +24,7 @@ from app.export.layers import write_model
 from app.export.live import Live, Measurement, NotRunning, Stage
 from app.export.weights import save_safetensors
 from app.frozen import FrozenMap
+from app.leftovers import TemporaryFolder
 from app.source import Source
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def certify(
     """
     begun = perf_counter()
     facts = _facts(source, state_dict, seed)
-    with tempfile.TemporaryDirectory(prefix="tapedeck-") as name:
+    with TemporaryFolder() as name:
         folder = Path(name)
         try:
             live = Measurement(source, state_dict, seed, folder, tell, cancelled).run(tuple(inputs) if inputs else None)
@@ -105,7 +105,7 @@ def certify_export(
     What was not exported (`code`, `weights`) is written into a temporary folder and looked at there. `about` says where
     the weights come from. Raises Stopped, OSError, WeightsError.
     """
-    with tempfile.TemporaryDirectory(prefix="tapedeck-") as name:
+    with TemporaryFolder() as name:
         folder = Path(name)
         if code is not None:
             layers = tuple(code.parent / file.name for file in source.files)

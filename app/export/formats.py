@@ -7,7 +7,6 @@ process then knows the file alone and runs it, for the batch that it was made wi
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from app.export.layers import write_model
 from app.export.live import Measurement, NotRunning
 from app.export.onnx_extra import onnx_missing
 from app.export.weights import save_pt, write_atomically
+from app.leftovers import TemporaryFolder
 from app.source import Source
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def write_format(
     if kind == "ONNX" and (missing := onnx_missing()):
         raise FormatError(missing)
     begun = perf_counter()
-    with tempfile.TemporaryDirectory(prefix="tapedeck-") as name:
+    with TemporaryFolder() as name:
         folder = Path(name)
         live = Measurement(source, state_dict, seed, folder, tell, cancelled)
         try:

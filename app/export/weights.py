@@ -18,21 +18,17 @@ class WeightsError(Exception):
     """Weights that cannot be written or read; the text says which file and why."""
 
 
-def write_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
+def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a file beside `path`, then put it in its place. Raises WeightsError; `path` stays as it was."""
     try:
         atomic.write(path, write)
     except OSError as error:
-        raise WeightsError(f"{path} cannot be written: {error.strerror or error}.") from error
+        raise WeightsError(atomic.words(error)) from error
 
 
 def write_text(path: str | Path, text: str) -> None:
     """Write a text file (UTF-8, \\n) whole or not at all. Raises WeightsError."""
-
-    def write(temporary: Path) -> None:
-        temporary.write_bytes(text.encode())
-
-    write_atomically(path, write)
+    write_atomically(path, lambda temporary: temporary.write_bytes(text.encode()))
 
 
 def save_safetensors(state_dict: StateDict, path: str | Path) -> None:
@@ -45,10 +41,16 @@ def save_safetensors(state_dict: StateDict, path: str | Path) -> None:
 
 def save_pt(state_dict: StateDict, path: str | Path) -> None:
     """Write a `.pt` file that `torch.load(path, weights_only=True)` reads."""
+    plain = {name: value.detach().to("cpu").contiguous() for name, value in state_dict.items()}
+    write_atomically(path, lambda temporary: _save(plain, temporary))
+
+
+def _save(plain: dict[str, Tensor], path: Path) -> None:
+    """By an open file: the archive inside a file that torch opens by name is called after that name."""
     import torch
 
-    plain = {name: value.detach().to("cpu").contiguous() for name, value in state_dict.items()}
-    write_atomically(path, lambda temporary: torch.save(plain, temporary))
+    with path.open("wb") as file:
+        torch.save(plain, file)
 
 
 def load_weights(path: str | Path) -> dict[str, Tensor]:

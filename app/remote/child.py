@@ -7,7 +7,6 @@ import os
 import queue
 import re
 import subprocess
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -19,6 +18,7 @@ from uuid import uuid4
 
 from app import layer_files, tensor_files
 from app.data import own_dataset
+from app.leftovers import TemporaryFolder
 from app.remote import process, spare
 from app.remote.place import OWN_PROCESS, Place
 from app.remote.values import decode, encode
@@ -205,7 +205,7 @@ def train(
     seconds after it was told to. It is gone when this generator is.
     """
     control = control or ChildControl()
-    with tempfile.TemporaryDirectory(prefix="tapedeck-run-", ignore_cleanup_errors=True) as scratch:
+    with TemporaryFolder() as scratch:
         run = _Child(job, control, Path(scratch), hang, grace)
         try:
             yield from run.events(threads, folder, resume, place)

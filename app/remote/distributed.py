@@ -6,7 +6,6 @@ import os
 import queue
 import signal
 import subprocess
-import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
+from app.leftovers import TemporaryFolder
 from app.remote import process
 from app.remote.child import LOOK, STOP, Elsewhere, loaded
 from app.remote.lines import Clock, Reader
@@ -109,7 +109,7 @@ def train(
     control = control or LineControl()
     with ExitStack() as stack:
         if folder is None:
-            scratch = tempfile.TemporaryDirectory(prefix="tapedeck-run-", ignore_cleanup_errors=True)
+            scratch = TemporaryFolder()
             home = Path(stack.enter_context(scratch))
         else:
             home = folder.with_name(FOLDER)

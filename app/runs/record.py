@@ -141,11 +141,7 @@ def read(folder: Path) -> Record:
 def write(folder: Path, record: Record) -> None:
     """Raises OSError."""
     data = msgspec.json.format(msgspec.json.encode(record), indent=1)
-
-    def fill(path: Path) -> None:
-        path.write_bytes(data)
-
-    atomic.write(folder / FILE, fill)
+    atomic.write_bytes(folder / FILE, data)
 
 
 def summary_of(history: History) -> Summary:

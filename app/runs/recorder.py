@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from app import project_file
+from app import atomic, project_file
 from app.data.sources import DataError
 from app.project import Project
 from app.runs import layers_kept, lock, record, store, tables
@@ -96,7 +96,7 @@ class Recorder:
             self._lock = lock.Lock(folder / store.LOCK)
             if self._going_on is None:
                 project_file.write(self._project, folder / store.PROJECT)
-                (folder / store.SOURCE).write_text(self._source, encoding="utf-8")
+                atomic.write_text(folder / store.SOURCE, self._source)
             else:
                 self._go_on(self._going_on())
             record.write(folder, self._record)

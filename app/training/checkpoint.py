@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app import atomic, tensor_files
+from app import atomic, leftovers, tensor_files
 from app.training.job import JobError
 
 if TYPE_CHECKING:
@@ -143,13 +143,11 @@ def save(path: Path, state: dict[str, Any]) -> None:
     """Write a checkpoint whole or not at all. Raises OSError."""
     import torch
 
-    def write(temporary: Path) -> None:
-        try:
-            torch.save({"tapedeck_checkpoint": VERSION, **state}, temporary)
-        except RuntimeError as error:  # what torch's writer says of a disk that is full
-            raise OSError(f"{error}".splitlines()[0]) from error
+    def fill(temporary: Path) -> None:
+        with temporary.open("wb") as file:
+            torch.save({"tapedeck_checkpoint": VERSION, **state}, file)
 
-    atomic.write(path, write)
+    atomic.write(path, fill)
 
 
 def prune(folder: Path) -> None:
@@ -161,7 +159,8 @@ def prune(folder: Path) -> None:
 
 def clean(folder: Path) -> None:
     """Away with what a program that was ended while it wrote has left. Raises OSError."""
-    for file in folder.glob(".*.pt.*"):
+    leftovers.sweep(folder)
+    for file in folder.glob(".*.pt.*"):  # as versions before this one, and scripts, call theirs
         file.unlink(missing_ok=True)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QFileDialog, QWidget
 
+from app import leftovers
 from app.document import Document
 from app.project_file import ProjectFileError
 from app.resources import path as resource_path
@@ -55,6 +56,7 @@ class Files(QObject):
             self.refused.emit(f"{path.name} cannot be opened", f"{error.strerror or error}: {path}")
             return False
         self._settings.add_recent(path)
+        leftovers.sweep_aside(path.parent)  # what a program that was killed while it saved has left
         return True
 
     def open_example(self, name: str) -> None:

@@ -4,7 +4,6 @@ the drawing to check. The next such process is started ahead."""
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from app import layer_files
 from app.builder.custom import read_text
 from app.import_child import Child, Question, check_file
 from app.layer_files import digest
+from app.leftovers import TemporaryFolder
 from app.model_import import ImportFailed, ModelInput, ModelSource
 from app.project import Project
 from app.views.work import Cancelled, Tell
@@ -59,7 +59,7 @@ def read_model(wanted: Wanted, tell: Tell, cancelled: Cancelled, child: Child | 
         child = None
     child = child or Child()
     try:
-        with tempfile.TemporaryDirectory(prefix="tapedeck-") as folder:
+        with TemporaryFolder() as folder:
             weights = Path(folder) / "its.safetensors" if wanted.keep_weights else None
             question = Question(source, wanted.arguments, wanted.inputs, wanted.pretrained, weights)
             project = child.read(question, cancelled=cancelled, tell=tell)

@@ -104,7 +104,7 @@ class MemoryControl(QObject):
             return
         report = self.dialog.report
         try:
-            atomic.write(path, lambda file: file.write_text(report.to_json(), encoding="utf-8"))
+            atomic.write_text(path, report.to_json())
         except OSError as error:
             self._window.refuse("The memory was not written", f"“{path}”: {error.strerror or error}.")
             return

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import QMarginsF, QPointF, QRectF, QSize, QSizeF, Qt
-from PySide6.QtGui import QImage, QPageLayout, QPageSize, QPainter, QPdfWriter, QPen
+from PySide6.QtCore import QBuffer, QIODevice, QMarginsF, QPointF, QRectF, QSize, QSizeF, Qt
+from PySide6.QtGui import QImage, QPageLayout, QPageSize, QPainter, QPdfWriter, QPen, QPixmap
 from PySide6.QtSvg import QSvgGenerator
 
+from app import atomic
 from app.drawing import Drawing
 from app.graphviz_export import ExportError
 from app.layout import Layout, arrange
@@ -28,14 +29,14 @@ LARGEST_PNG = 30_000
 def paint(drawing: Drawing, path: Path, theme: Theme | None = None) -> None:
     """Paint a drawing to a file that ends in `.svg`, `.pdf` or `.png`; light unless another theme is given.
 
-    Raises `ExportError` for another ending or a file that cannot be written.
+    The file is written whole or not at all. Raises `ExportError` for another ending, OSError.
     """
     path = Path(path)
     picture = Picture(drawing, theme or load("light"))
     painters = {".svg": _svg, ".pdf": _pdf, ".png": _png}
     if path.suffix.lower() not in painters:
         raise ExportError(f"{path.name} ends in {path.suffix or 'nothing'}; a picture can end in .svg, .pdf or .png")
-    painters[path.suffix.lower()](picture, path)
+    atomic.write_bytes(path, painters[path.suffix.lower()](picture))
 
 
 class Picture:
@@ -82,46 +83,53 @@ class Picture:
             painter.drawPath(arrow_head(path))
 
 
-def _svg(picture: Picture, path: Path) -> None:
-    target = QSvgGenerator()
-    target.setFileName(str(path))
+def _svg(picture: Picture) -> bytes:
+    buffer, target = QBuffer(), QSvgGenerator()
+    target.setOutputDevice(buffer)
     target.setResolution(DPI)
     target.setSize(QSize(round(picture.width), round(picture.height)))
     target.setViewBox(QRectF(0, 0, picture.width, picture.height))
     target.setTitle(picture.drawing.title)
     target.setDescription("Drawn by Tapedeck")
-    _paint_on(picture, target, path)
+    painter = QPainter(target)
+    picture.paint(painter, vector=True)
+    painter.end()
+    return buffer.data().data()
 
 
-def _pdf(picture: Picture, path: Path) -> None:
-    target = QPdfWriter(str(path))
+def _pdf(picture: Picture) -> bytes:
+    buffer = QBuffer()
+    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+    target = QPdfWriter(buffer)
     target.setCreator("Tapedeck")
     target.setTitle(picture.drawing.title)
     target.setResolution(DPI)
     page = QSizeF(picture.width, picture.height) * 72.0 / DPI
     size = QPageSize(page, QPageSize.Unit.Point, "drawing", QPageSize.SizeMatchPolicy.ExactMatch)
     target.setPageLayout(QPageLayout(size, QPageLayout.Orientation.Portrait, QMarginsF(), QPageLayout.Unit.Point))
-    _paint_on(picture, target, path)
-
-
-def _paint_on(picture: Picture, target: QSvgGenerator | QPdfWriter, path: Path) -> None:
-    painter = QPainter()
-    if not painter.begin(target):
-        raise ExportError(f"{path} cannot be written. Choose a folder that you may write to.")
+    painter = QPainter(target)
     picture.paint(painter, vector=True)
     painter.end()
+    return buffer.data().data()
 
 
-def _png(picture: Picture, path: Path) -> None:
+def _png(picture: Picture) -> bytes:
     scale = min(PNG_SCALE, LARGEST_PNG / max(picture.width, picture.height))
     image = QImage(
         max(1, round(picture.width * scale)), max(1, round(picture.height * scale)), QImage.Format.Format_RGB32
     )
     if image.isNull():
-        raise ExportError(f"{path.name} would be too large a picture. Fold some layers, or write an SVG.")
+        raise ExportError("It would be too large a picture. Fold some layers, or write an SVG.")
     image.setDevicePixelRatio(scale)
     painter = QPainter(image)
     picture.paint(painter, vector=False)
     painter.end()
-    if not image.save(str(path), "PNG"):
-        raise ExportError(f"{path} cannot be written. Choose a folder that you may write to.")
+    return png_bytes(image)
+
+
+def png_bytes(image: QImage | QPixmap) -> bytes:
+    """Encode a picture as a PNG file."""
+    buffer = QBuffer()
+    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+    image.save(buffer, "PNG")
+    return buffer.data().data()

@@ -12,7 +12,7 @@ from PySide6.QtCore import QMessageLogContext, QSize, Qt, QtMsgType, qInstallMes
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
-from app import graphviz_export, inspection
+from app import atomic, graphviz_export, inspection
 from app.document import Document
 from app.drawing import Drawing
 from app.own_layers import ops_of
@@ -20,6 +20,7 @@ from app.project import Project
 from app.training.history import History
 from app.training.job import Job
 from app.views import theme
+from app.views.picture import png_bytes
 from app.views.selection import Selection
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def _grab(widget: Any, size: QSize, path: Path, ready: Callable[[], object]) -> 
     QGuiApplication.processEvents()
     ready()
     QGuiApplication.processEvents()
-    if not widget.grab().save(str(path)):
-        raise OSError(f"{path} cannot be written")
+    picture = png_bytes(widget.grab())
     widget.close()
+    atomic.write_bytes(path, picture)
     return path.name

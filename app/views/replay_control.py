@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QFileDialog
 
+from app import atomic
 from app.autograd.blocks import group_by_block
 from app.autograd.drawing import draw
 from app.autograd.grouping import Folded, fold, group_by_layer
@@ -105,5 +106,5 @@ def _write(
         folded = fold(played, groups, folded.unfolded)
         drawing = draw(played, folded, grouped=grouped)
     text = replay_html(played or tape, folded, drawing, passed, title=title, failed=stopped)
-    path.write_text(text, encoding="utf-8")
+    atomic.write_text(path, text)
     return path, len(passed.records), stopped

@@ -243,7 +243,7 @@ class SnippetControl(QObject):
         path = Path(name) if Path(name).suffix else Path(name).with_suffix(".py")
         try:
             text = f"{self.page.edit.text()}\n"
-            atomic.write(path, lambda file: file.write_text(text, "utf-8"))
+            atomic.write_text(path, text)
         except OSError as error:
             self._window.refuse(f"{path.name} was not written", error.strerror or str(error))
             return

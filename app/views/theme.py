@@ -12,13 +12,13 @@ from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from string import Template
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette
 from PySide6.QtWidgets import QApplication
 
+from app.leftovers import TemporaryFolder
 from app.resources import path as resource_path
 
 RESOURCES = resource_path()
@@ -250,7 +250,7 @@ class ThemeManager(QObject):
         self._choice = "dark"
         self._theme = load("dark")
         self._app: QApplication | None = None
-        self._pictures: TemporaryDirectory[str] | None = None
+        self._pictures: TemporaryFolder | None = None
         self._reduced_motion = False
 
     @property
@@ -307,7 +307,7 @@ class ThemeManager(QObject):
             app.setStyle("Fusion")
         app.setPalette(palette(self._theme))
         if self._pictures is None:
-            self._pictures = TemporaryDirectory(prefix="tapedeck-")  # removed when the program ends
+            self._pictures = TemporaryFolder()  # removed when the program ends
         app.setStyleSheet(stylesheet(self._theme, Path(self._pictures.name)))
         self._set_fonts(app)
         self.changed.emit()

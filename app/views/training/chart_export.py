@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from PySide6.QtCore import QBuffer, QIODevice, QPoint, QRect, QSize
+from PySide6.QtCore import QBuffer, QPoint, QRect, QSize
 from PySide6.QtGui import QImage, QPainter
 from PySide6.QtSvg import QSvgGenerator
 
+from app import atomic
 from app.training.history import Columns, History
 from app.views import theme
+from app.views.picture import png_bytes
 
 if TYPE_CHECKING:
     from app.views.training.curves import Curves
@@ -23,7 +25,7 @@ SCALE = 2  # pixels of the picture to one of the screen
 
 def save(page: Curves, path: Path, kind: str) -> None:
     """Write `path` as "png", "svg" or "csv". Raises OSError."""
-    path.write_bytes({"png": png, "svg": svg}[kind](page) if kind != "csv" else to_csv(page.history).encode())
+    atomic.write_bytes(path, {"png": png, "svg": svg}[kind](page) if kind != "csv" else to_csv(page.history).encode())
 
 
 def png(page: Curves) -> bytes:
@@ -33,10 +35,7 @@ def png(page: Curves) -> bytes:
     image.setDevicePixelRatio(SCALE)
     image.fill(theme.current().panel)
     page.cards.render(image, QPoint())
-    buffer = QBuffer()
-    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
-    image.save(buffer, "PNG")
-    return bytes(buffer.data().data())
+    return png_bytes(image)
 
 
 def svg(page: Curves) -> bytes:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import QObject, QTimer
 from PySide6.QtWidgets import QFileDialog
 
-from app import preflight
+from app import atomic, preflight
 from app.background import Failure
 from app.runs import going_on, store
 from app.training.evaluated import Evaluation
@@ -258,7 +258,7 @@ class EvaluationControl(QObject):
         if found is None:
             return
         try:
-            path.write_text(found.to_csv() if what == "samples" else found.classes_csv(), encoding="utf-8")
+            atomic.write_text(path, found.to_csv() if what == "samples" else found.classes_csv())
         except OSError as error:
             self._window.refuse(f"{path.name} was not written", error.strerror or str(error))
             return
