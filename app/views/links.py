@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer
+from PySide6.QtWidgets import QWidget
 
 from app.builder.catalog import catalog
 from app.project import Project
 from app.views.block_menu import show_op_menu
+from app.views.widgets.focus import FocusHome
 
 OLD_FORMAT = "It was of an older format, which this version saves over with a newer one."
 
@@ -32,6 +34,14 @@ class Links(QObject):
         self._deck()
         self._words()
         self._show_title()
+        self._focus = FocusHome(window, self._home)
+
+    def _home(self) -> QWidget | None:
+        """Where the keys go when the widget is gone that had them: the canvas, or the graph in front of it."""
+        window = self._window
+        if window.centre.page == "network":
+            return window.canvas.view
+        return window.room.view if window.centre.page == "autograd" else window.centre.tabs
 
     # -- the project --------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from app.views import icons, theme
 from app.views.numbers import counted
 from app.views.selection import Selection
 from app.views.widgets import Button, icon_button
+from app.views.widgets.focus import focus_in
 from app.views.widgets.painting import Glyph, TextLine, announce, box, elided, label, start
 
 if TYPE_CHECKING:
@@ -238,7 +239,7 @@ class ProblemsPanel(QWidget):
             announce(self, " and ".join(counted(count, kind) for count, kind in kinds if count) or "No problems")
 
     def _fill(self, analysis: Analysis, shown: tuple[tuple[Problem, str], ...]) -> None:
-        focused = next((i for i, row in enumerate(self.rows) if row.isAncestorOf(self.focusWidget() or self)), None)
+        focused = next((i for i, row in enumerate(self.rows) if focus_in(row)), None)
         for row in self.rows:
             self._column.removeWidget(row)
             row.hide()

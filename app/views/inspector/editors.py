@@ -7,7 +7,7 @@ from typing import Any
 
 from PySide6.QtCore import QEvent, QObject, QPoint, Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QKeyEvent
-from PySide6.QtWidgets import QApplication, QHBoxLayout, QLineEdit, QMenu, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QMenu, QWidget
 
 from app.builder.literals import AUTO
 from app.builder.params import ParamError
@@ -28,6 +28,7 @@ from app.views.inspector.values import (
     wanted,
 )
 from app.views.widgets import ChoiceField, NumberField, NumbersField, TextField, Toggle, icon_button
+from app.views.widgets.focus import focus_in
 
 LEAST, SINGLE = 62, 106  # width of a field for one number, px
 
@@ -81,13 +82,16 @@ class Editor(QWidget):
 
     def has_focus(self) -> bool:
         """Whether the person is in it."""
-        return self.isAncestorOf(QApplication.focusWidget() or self)
+        return focus_in(self) is not None
 
     def set_value(self, value: Any) -> None:
-        """Show a value; what was typed and refused is forgotten."""
+        """Show a value; what was typed and refused is forgotten, what is being typed is not."""
         self._given = value
         self.field.set_value(value)
         self._say("")
+        for line in self.lines():  # unless the person has gone on typing since the value was told
+            if (problem := getattr(line, "invalid", str)()) and line.hasFocus():
+                self._tell(self._why(line.text()) or problem)
 
     def set_problem(self, message: str) -> None:
         """Mark the value as one that others refused."""

@@ -18,6 +18,7 @@ from app.views.inspector.linked import AutoEditor, WiredEditor
 from app.views.inspector.prompt import NamePrompt
 from app.views.inspector.values import ParamLike, computes, same, show, wanted
 from app.views.widgets import icon_button
+from app.views.widgets.focus import focus_in
 from app.views.widgets.painting import announce, label, set_property
 
 if TYPE_CHECKING:
@@ -169,10 +170,8 @@ class ParamRow:
     def _put(self, editor: Editor) -> None:
         had_focus = False
         if (old := self.editor) is not None:
-            had_focus = old.isAncestorOf(self._form.focusWidget() or self._form)
+            had_focus = focus_in(old) is not None
             self._cell.removeWidget(old)
-            old.hide()
-            old.deleteLater()
         self.editor = editor
         self._cell.insertWidget(0, editor, 0 if isinstance(editor, AutoEditor) else 1)
         self.name.setBuddy(editor)
@@ -190,6 +189,9 @@ class ParamRow:
         self._form.placed(self)
         if had_focus:
             editor.setFocus(Qt.FocusReason.OtherFocusReason)
+        if old is not None:  # after the new one has the focus, so that it does not go elsewhere in between
+            old.hide()
+            old.deleteLater()
 
     def fit(self) -> None:
         """Show the parts that the value calls for."""
@@ -315,8 +317,8 @@ class ParamRow:
         menu = QMenu(self._form)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self._form.fill(menu, self.param.name)
-        line = self._form.focusWidget()
-        if isinstance(line, QLineEdit) and self.editor is not None and self.editor.isAncestorOf(line):
+        line = focus_in(self.editor) if self.editor is not None else None
+        if isinstance(line, QLineEdit):
             standard = line.createStandardContextMenu()
             standard.setParent(menu)
             menu.addSeparator()
@@ -335,7 +337,7 @@ class ParamRow:
         """Take the question away; the caret goes back into the field."""
         if self.prompt is not None:
             prompt, self.prompt = self.prompt, None
-            back = prompt.isAncestorOf(self._form.focusWidget() or self._form)
+            back = focus_in(prompt) is not None
             prompt.hide()
             prompt.deleteLater()
             if back and self.editor is not None:

@@ -21,6 +21,7 @@ class FitBox(QWidget):
         self.data, self.net = label("", "label", "text2", wrap=True), label("", "label", "text2", wrap=True)
         self.words = label("", "label", "text3", wrap=True)
         self.buttons: list[Button] = []
+        self._cures: tuple[Cure, ...] = ()
         grid = QGridLayout()
         grid.setHorizontalSpacing(8)
         grid.setVerticalSpacing(2)
@@ -37,11 +38,7 @@ class FitBox(QWidget):
 
     def show_fit(self, fit: Fit | None) -> None:
         """Show both sides, or nothing while they are not known."""
-        for button in self.buttons:
-            self._column.removeWidget(button)
-            button.hide()
-            button.deleteLater()
-        self.buttons = []
+        self._offer(tuple(one.cures[0] for one in fit.problems if one.cures) if fit is not None else ())
         self.setVisible(fit is not None)
         if fit is None:
             return
@@ -49,7 +46,18 @@ class FitBox(QWidget):
         self.net.setText(fit.net)
         set_property(self.words, "tone", "error" if fit.problems else "text3")
         self.words.setText(" ".join(f"{one.message}." for one in fit.problems) or "They fit.")
-        for cure in (one.cures[0] for one in fit.problems if one.cures):
+
+    def _offer(self, cures: tuple[Cure, ...]) -> None:
+        """A button a cure, made anew only where the cures are others."""
+        if cures == self._cures:
+            return
+        self._cures = cures
+        for button in self.buttons:
+            self._column.removeWidget(button)
+            button.hide()
+            button.deleteLater()
+        self.buttons = []
+        for cure in cures:
             button = Button(cure.label, "primary")
             button.clicked.connect(lambda _checked=False, cure=cure: self._ask(cure))
             self._column.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)

@@ -9,6 +9,7 @@ from app.data.sources import DataError, spec_of
 from app.training.config import TrainingConfig
 from app.training.scores import SCORES, fitting, refusal
 from app.views.training.knob_section import KnobSection
+from app.views.widgets.focus import keeping_focus
 from app.views.widgets.painting import label
 from app.views.widgets.toggle import Toggle
 
@@ -53,11 +54,12 @@ class MetricsSection(KnobSection):
         fit = [score.name for score in fitting(*self._task)]
         wanted = [*fit, *(name for name in self._chosen if name not in fit)]
         if list(self.toggles) != wanted:
-            for toggle in self.toggles.values():
-                self._rows.removeWidget(toggle)
-                toggle.hide()
-                toggle.deleteLater()
-            self.toggles = {name: self._toggle(name) for name in wanted}
+            with keeping_focus(self):
+                for toggle in self.toggles.values():
+                    self._rows.removeWidget(toggle)
+                    toggle.hide()
+                    toggle.deleteLater()
+                self.toggles = {name: self._toggle(name) for name in wanted}
         for name, toggle in self.toggles.items():
             toggle.set_value(name in self._chosen)
             toggle.set_invalid(refusal(name, *self._task) or None)

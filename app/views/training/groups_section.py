@@ -21,6 +21,7 @@ from app.views.training.knob_section import KnobSection
 from app.views.training.knobs import NO_DECAY
 from app.views.training.path_list import PathLine, pick_layer
 from app.views.widgets import Button
+from app.views.widgets.focus import keeping_focus
 from app.views.widgets.painting import label
 
 RATES = ("OneCycleLR", "CyclicLR")  # schedules that set the rate of every group themselves
@@ -125,8 +126,9 @@ class GroupsSection(KnobSection):
 
     def _take_params(self, params: tuple[Param, ...]) -> None:
         self._params = params
-        self._clear()
-        self._show_groups()
+        with keeping_focus(self):  # the person may be typing in a box by now
+            self._clear()
+            self._show_groups()
         self._say()
 
     def _no_groups(self, failure: Failure) -> None:
@@ -144,17 +146,21 @@ class GroupsSection(KnobSection):
     def _show_groups(self) -> None:
         groups = self._training.groups
         if [*self.boxes] != [group.path for group in groups]:
-            self._clear()
-            if self._params:
-                self.boxes = {group.path: GroupBox(group, self._params) for group in groups}
-            for box in self.boxes.values():
-                box.removed.connect(self._remove)
-                box.edited.connect(self._option_edited)
-                self._place.addWidget(box)
+            with keeping_focus(self):
+                self._clear()
+                self._make_boxes(groups)
         for group in groups:
             if group.path in self.boxes:
                 self.boxes[group.path].show_group(group)
         self._mark()
+
+    def _make_boxes(self, groups: tuple[Group, ...]) -> None:
+        if self._params:
+            self.boxes = {group.path: GroupBox(group, self._params) for group in groups}
+        for box in self.boxes.values():
+            box.removed.connect(self._remove)
+            box.edited.connect(self._option_edited)
+            self._place.addWidget(box)
 
     def _mark(self) -> None:
         for path, box in self.boxes.items():

@@ -18,6 +18,7 @@ from app.training.config import INPUT, OutputLoss, TrainingConfig
 from app.views.inspector.form import ParamForm
 from app.views.training.choice_section import ChoiceSection
 from app.views.widgets import Button, ChoiceField
+from app.views.widgets.focus import keeping_focus
 from app.views.widgets.painting import label
 
 _WEIGHT = (Param("weight", "float", 1.0, minimum=0, doc="What this loss is multiplied with in the sum."),)
@@ -149,6 +150,15 @@ class LossSection(ChoiceSection):
         self.outputs = {}
 
     def _fill(self) -> None:
+        with keeping_focus(self):
+            self._make_sections()
+        for number, row in enumerate(self._rows):
+            if row.output in self.outputs:
+                self.outputs[row.output].show_row(row, not number, len(self._rows) == 1)
+        self._say()
+
+    def _make_sections(self) -> None:
+        """One for each row, made anew only where they are of other outputs."""
         if [row.output for row in self._rows] != list(self.outputs):
             self._drop()
             for row in self._rows if self._targets else ():
@@ -160,10 +170,6 @@ class LossSection(ChoiceSection):
                     section.set_torch_loaded()
                 self.whole.addWidget(section)
                 self.outputs[row.output] = section
-        for number, row in enumerate(self._rows):
-            if row.output in self.outputs:
-                self.outputs[row.output].show_row(row, not number, len(self._rows) == 1)
-        self._say()
 
     def _say(self) -> None:
         """One loss, or the losses of the outputs; and what could be done about those that have none."""

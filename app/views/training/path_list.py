@@ -11,6 +11,7 @@ from app.net_paths import Layer, is_known
 from app.views.inspector.picker import Pick, Picker
 from app.views.numbers import grouped_digits
 from app.views.widgets import Button, icon_button
+from app.views.widgets.focus import keeping_focus
 from app.views.widgets.painting import label, set_property
 
 GONE = "The net has no module of this name any more."
@@ -92,14 +93,15 @@ class PathList(QWidget):
         if paths == self._paths:
             return
         self._paths = paths
-        for line in self.lines.values():
-            self._rows.removeWidget(line)
-            line.hide()
-            line.deleteLater()
-        self.lines = {path: PathLine(path, self._what) for path in paths}
-        for line in self.lines.values():
-            line.removed.connect(lambda path: self.changed.emit(tuple(p for p in self._paths if p != path)))
-            self._rows.addWidget(line)
+        with keeping_focus(self):
+            for line in self.lines.values():
+                self._rows.removeWidget(line)
+                line.hide()
+                line.deleteLater()
+            self.lines = {path: PathLine(path, self._what) for path in paths}
+            for line in self.lines.values():
+                line.removed.connect(lambda path: self.changed.emit(tuple(p for p in self._paths if p != path)))
+                self._rows.addWidget(line)
         self._mark()
 
     def _mark(self) -> None:

@@ -16,6 +16,7 @@ from app.views.inspector.form import ParamForm
 from app.views.inspector.picker import Pick, Picker
 from app.views.inspector.values import same
 from app.views.widgets import Button, icon_button
+from app.views.widgets.focus import keeping_focus
 from app.views.widgets.painting import label
 
 
@@ -119,6 +120,10 @@ class TransformsList(QWidget):
             for item, transform in zip(self.items, transforms, strict=True):
                 item.show_transform(transform)
             return
+        with keeping_focus(self):
+            self._fill(transforms)
+
+    def _fill(self, transforms: Sequence[Transform]) -> None:
         for item in self.items:
             self._place.removeWidget(item)
             item.hide()

@@ -73,6 +73,7 @@ class TextField(Marked, QLineEdit):
     ) -> None:
         super().__init__(parent)
         self._parse, self._show = parse, show
+        self._given: list[Any] = []  # values that were told and have not come back yet
         self._linked = False
         self.setFixedHeight(HEIGHT)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -85,12 +86,29 @@ class TextField(Marked, QLineEdit):
         return self._value
 
     def set_value(self, value: Any) -> None:
-        """Show a value. While a person types, a text that already says it is left as it is."""
+        """Show a value. While a person types, a text that already says it is left as it is.
+
+        So is one that went on after this value was told: whoever was asked for it may have taken their time.
+        """
+        back = self.hasFocus() and self._came_back(value)
+        if back and self._given:
+            return  # what was told since is on its way
         self._value = value
+        if back and (self._unread is not None or self._says(value)):
+            return
         if not (self.hasFocus() and self._unread is None and self._says(value)):
             self.setText(self._show(value))
             self.setCursorPosition(0)
         self._set_unread(None)
+
+    def _came_back(self, value: Any) -> bool:
+        """Whether a value is one that this field told, which is then no news to the person."""
+        places = [place for place, given in enumerate(self._given) if self._same(given, value)]
+        if not places:
+            self._given.clear()
+            return False
+        del self._given[: places[-1] + 1]
+        return True
 
     def _says(self, value: Any) -> bool:
         try:
@@ -125,11 +143,13 @@ class TextField(Marked, QLineEdit):
     def _accept(self, value: Any) -> None:
         if not self._same(value, self._value):
             self._value = value
+            self._given.append(value)
             self.edited.emit(value)
 
     def _settle(self) -> None:
         """Write the value as it is normally written; tell what could not be read."""
         problem = self._unread
+        self._given.clear()
         self.setText(self._show(self._value))
         self._set_unread(None)
         if problem is not None:
@@ -146,6 +166,7 @@ class TextField(Marked, QLineEdit):
             self.selectAll()
             super().keyPressEvent(event)
         elif event.key() == Qt.Key.Key_Escape and (self._unread is not None or self.text() != self._show(self._value)):
+            self._given.clear()
             self.setText(self._show(self._value))
             self._set_unread(None)
         else:
