@@ -19,7 +19,7 @@ def constant_params(tensor: torch.Tensor, name: str) -> tuple[str, dict[str, Any
     """The op that holds such a tensor, and its parameters: how it is made where a word says that, numbers that can be
     read, and else a text. Raises Unbound for one whose text would be too long."""
     shape, dtype = tuple(tensor.shape), DType(str(tensor.dtype).removeprefix("torch."))
-    fill = _fill(tensor) if tensor.numel() > FEW else None
+    fill = fill_of(tensor) if tensor.numel() > FEW else None
     if fill is not None:
         params: dict[str, Any] = {"shape": shape, **fill}
         return "buffer", params if tensor.dtype == torch.float32 else {**params, "dtype": dtype}
@@ -35,16 +35,16 @@ def constant_params(tensor: torch.Tensor, name: str) -> tuple[str, dict[str, Any
     return "packed", {"values": text, "shape": shape, "dtype": dtype}
 
 
-def _fill(tensor: torch.Tensor) -> dict[str, Any] | None:
-    """What makes a tensor of these values, None if no word says it."""
-    if tensor.dtype.is_complex:
+def fill_of(tensor: torch.Tensor) -> dict[str, Any] | None:
+    """The fill of a buffer that makes a tensor of these values, None if no fill does."""
+    if tensor.dtype.is_complex or not tensor.numel() or tensor.device.type == "meta":
         return None
     first = tensor.flatten()[0]
     if bool((tensor == first).all()):
         value = first.item()
         if value in (0, 1):
             return {"fill": "ones" if value else "zeros"}
-        return {"fill": "full", "value": value} if math.isfinite(value) else None
+        return {"fill": "full", "value": _shortest(value, tensor.dtype)} if math.isfinite(value) else None
     made: dict[str, torch.Tensor] = {"arange": torch.arange(tensor.numel()).view(tensor.shape)}
     if tensor.dim() == 2:
         made["eye"] = torch.eye(*tensor.shape)
@@ -55,6 +55,15 @@ def _fill(tensor: torch.Tensor) -> dict[str, Any] | None:
         if not (fill == "arange" and tensor.dtype == torch.bool) and torch.equal(values.to(tensor.dtype), tensor):
             return {"fill": fill}
     return None
+
+
+def _shortest(value: Any, dtype: torch.dtype) -> Any:
+    """A float with as few digits as its dtype needs: 0.1 for what float32 holds as 0.10000000149."""
+    if not isinstance(value, float):
+        return value
+    kept = torch.tensor(value, dtype=dtype)
+    found = (float(f"{value:.{digits}g}") for digits in range(1, 17))
+    return next((short for short in found if torch.equal(torch.tensor(short, dtype=dtype), kept)), value)
 
 
 def _nested(value: Any) -> Any:

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_unflatten
 from app.builder import ops
 from app.builder.catalog import Catalog, OpSpec
 from app.builder.importer.binding import BATCH_NORM, Binder, Bound, Unbound, literal_of, signature_of
-from app.builder.importer.constants import constant_params
+from app.builder.importer.constants import constant_params, fill_of
 from app.builder.importer.drafts import Draft, DraftError, DraftNode, Source, same_calls
 from app.builder.importer.frames import CalledOtherwise, Frame
 from app.builder.importer.modules import described
@@ -352,8 +352,11 @@ def _leave_to_arriving(spec: OpSpec, params: dict[str, Any], bound: Bound, value
 
 
 def tensor_params(tensor: torch.Tensor) -> dict[str, Any]:
-    """What makes a free parameter or a buffer like a tensor of a model."""
+    """What makes a free parameter or a buffer like a tensor of a model; of a buffer the values too, if a fill says them."""
     params: dict[str, Any] = {"shape": tuple(tensor.shape)}
+    fill = None if isinstance(tensor, nn.Parameter) else fill_of(tensor)
+    if fill is not None and fill != {"fill": "zeros"}:
+        params |= fill
     if tensor.dtype != torch.float32:
         params["dtype"] = DType(str(tensor.dtype).removeprefix("torch."))
     if isinstance(tensor, nn.Parameter) and not tensor.requires_grad:
