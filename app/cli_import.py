@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,9 @@ from app.leftovers import TemporaryFolder
 
 WORDS = """
 SOURCE is torchvision:resnet18, file.py:Class or file.py:make_model(). A file of your own runs only with --trust, in a
-process of its own. With --keep-weights the project starts from the weights of the model. SOURCE may be a state_dict
-too, FILE.pt or FILE.safetensors: it is printed as a table, and with --into P held against the net of P, key by key.
+process of its own. The project starts from the weights and buffers of the model, kept beside it; with --no-weights it
+keeps the buffers alone. SOURCE may be a state_dict too, FILE.pt or FILE.safetensors: it is printed as a table, and with
+--into P held against the net of P, key by key.
 """
 
 
@@ -23,7 +23,11 @@ def add(commands: Any) -> None:
     parser.add_argument("-o", "--out", type=Path, help="the project, a .tape file")
     parser.add_argument("--args", default="{}", help='arguments of the constructor as JSON: {"num_classes": 10}')
     parser.add_argument("--input", action="append", default=[], metavar="1x3x32x32[:int64]", help="what forward takes")
-    parser.add_argument("--keep-weights", action="store_true", help="start from its weights, kept beside the project")
+    kept = parser.add_mutually_exclusive_group()
+    kept.add_argument("--keep-weights", action="store_true", help="start from its weights, kept beside the project "
+                      "(the default)")  # fmt: skip
+    kept.add_argument("--no-weights", action="store_true", help="leave its weights out; its buffers are kept all the "
+                      "same")  # fmt: skip
     parser.add_argument("--pretrained", action="store_true", help="with torchvision's weights, if they are on the disk")
     parser.add_argument("--trust", action="store_true", help="run the file that the model is in")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds that a file of yours may take (120)")
@@ -50,36 +54,26 @@ def run(options: argparse.Namespace) -> int:
         return _import(options, Path(folder))
 
 
-def _move(made: Path, to: Path) -> None:
-    made.replace(to)
-
-
 def _import(options: argparse.Namespace, folder: Path) -> int:
-    """Import a model; its weights are in a folder for the time being."""
-    from app import cli, import_child, import_words, model_import, own_layers, project_file, start_weights
+    """Import a model; its files are in a folder for the time being."""
+    from app import cli, import_child, import_words, model_import, own_layers, project_file
     from app.builder.analysis import analyse
-    from app.export.weights import WeightsError, save_safetensors
+    from app.export.weights import WeightsError
 
     out: Path = options.out
-    weights = folder / "its.safetensors" if options.keep_weights else None
     try:
         source = model_import.parse_source(options.source)
         arguments = model_import.parse_arguments(options.args)
         inputs = tuple(map(model_import.parse_input, options.input))
         if source.file and not options.trust:
             raise cli.Refused(f"{source.file} was not run; look at it, then give --trust", 1)
+        question = import_child.Question(source, arguments, inputs, options.pretrained, not options.no_weights)
         if source.file:
-            project = import_child.import_file(source, arguments, inputs, weights, options.timeout)
+            project = import_child.import_file(question, folder, options.timeout)
         else:
-            project, state = model_import.import_source(source, arguments, inputs, options.pretrained)
-            if weights is not None:
-                save_safetensors(state, weights)
+            project = import_child.answer(question, folder)
         own_layers.admit(project, options.trust)  # a part that was not followed is a class of the file that just ran
         analysis = analyse(project.graph, own_layers.ops_of(project))
-        left: list[str] = []
-        if weights is not None:
-            net = analysis.source if analysis.runnable else None
-            project, left = start_weights.brought(project, net, partial(_move, weights), options.source, folder)
         backup = project_file.write(project, out)
     except model_import.WrongWords as error:
         raise cli.Refused(str(error)) from error
@@ -98,8 +92,6 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
         print(remark)
     if (start := project_file.read(out).training.start) is not None:
         print(start.path)
-    if left:
-        print(f"{len(left)} tensors of the model are not of the net and were left out: {', '.join(left[:4])}")
     for problem in analysis.errors:
         print(f"error: {problem.message}. {problem.reason}")
     return 1 if analysis.errors else 0

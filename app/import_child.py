@@ -16,11 +16,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from app import model_import, project_file
+from app import model_import, project_file, weights_files
 from app.leftovers import TemporaryFolder
 from app.model_import import ImportFailed, Late, ModelInput, ModelSource, WrongWords
 from app.project import Project
@@ -45,13 +45,13 @@ class Known:
 
 @dataclass(frozen=True)
 class Question:
-    """What is to be read. `weights` is where its state_dict goes (.safetensors), if anywhere."""
+    """What is to be read. Without `keep_weights` the project gets the buffers of the model alone."""
 
     source: ModelSource
     arguments: Mapping[str, Any]
     inputs: tuple[ModelInput, ...] = ()
     pretrained: bool = False
-    weights: Path | None = None
+    keep_weights: bool = True
 
     def written(self) -> str:
         source = self.source
@@ -59,15 +59,14 @@ class Question:
         return json.dumps({
             "source": [file, source.name, source.call], "arguments": dict(self.arguments),
             "inputs": [[list(one.shape), one.dtype] for one in self.inputs], "pretrained": self.pretrained,
-            "weights": str(self.weights.resolve()) if self.weights else "",
+            "keep_weights": self.keep_weights,
         })  # fmt: skip
 
     @classmethod
     def read(cls, text: str) -> Question:
         raw = json.loads(text)
         inputs = tuple(ModelInput(tuple(shape), dtype) for shape, dtype in raw["inputs"])
-        weights = Path(raw["weights"]) if raw["weights"] else None
-        return cls(ModelSource(*raw["source"]), raw["arguments"], inputs, raw["pretrained"], weights)
+        return cls(ModelSource(*raw["source"]), raw["arguments"], inputs, raw["pretrained"], raw["keep_weights"])
 
 
 class Child:
@@ -101,10 +100,11 @@ class Child:
                      for name, kind, shape, dtype in json.loads(found.read_text("utf-8")))  # fmt: skip
 
     def read(
-        self, question: Question, patience: float = PATIENCE, cancelled: Callable[[], bool] = lambda: False,
-        tell: Callable[[str], None] = lambda _words: None,
+        self, question: Question, folder: Path, patience: float = PATIENCE,
+        cancelled: Callable[[], bool] = lambda: False, tell: Callable[[str], None] = lambda _words: None,
     ) -> Project:  # fmt: skip
-        """The project of a model, within `patience` seconds; `tell` hears what is going on. Raises ImportFailed."""
+        """The project of a model, within `patience` seconds; its files are put into `folder`, `tell` hears what is
+        going on. Raises ImportFailed, OSError."""
         reader, end = self._process, time.monotonic() + patience
         assert reader.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has ended, and its words say why
@@ -123,7 +123,8 @@ class Child:
         left = self._path / LEFT
         if reader.returncode or not left.is_file():
             raise ImportFailed(self._why() or f"{question.source} ended the process that it ran in{self._how()}")
-        return project_file.read(left)
+        project = project_file.read(left)
+        return project if cancelled() else _adopted(project, folder)
 
     def _why(self) -> str:
         """What it found wrong, in its own words."""
@@ -151,22 +152,37 @@ class Child:
         self._folder.cleanup()
 
 
+def _adopted(project: Project, folder: Path) -> Project:
+    """The project with its files in another folder than that of the process that ends. Raises OSError."""
+    moved: dict[str, str] = {}
+
+    def there(path: str, sha256: str) -> str:
+        if path not in moved:
+            moved[path] = weights_files.adopt(path, sha256, folder)
+        return moved[path]
+
+    start, origin = project.training.start, project.origin
+    if start is not None:
+        project = project_file.with_start(project, replace(start, path=there(start.path, start.sha256)))
+    if origin is not None:
+        weights, reference = (file and replace(file, path=there(file.path, file.sha256))
+                              for file in (origin.weights, origin.reference))  # fmt: skip
+        project = replace(project, origin=replace(origin, weights=weights, reference=reference))
+    return project
+
+
 def import_file(
-    source: ModelSource,
-    arguments: Mapping[str, Any],
-    inputs: tuple[ModelInput, ...],
-    weights: Path | None = None,
-    patience: float = PATIENCE,
-    cancelled: Callable[[], bool] = lambda: False,
-) -> Project:
+    question: Question, folder: Path, patience: float = PATIENCE, cancelled: Callable[[], bool] = lambda: False,
+    tell: Callable[[str], None] = lambda _words: None,
+) -> Project:  # fmt: skip
     """The project of a model in a person's own file, which runs in a child process of at most `patience` seconds.
 
-    The caller has asked whether it may run. `weights` is where its state_dict goes (.safetensors). Raises ImportFailed.
+    The caller has asked whether it may run. Raises ImportFailed, OSError.
     """
-    check_file(source, inputs)
+    check_file(question.source, question.inputs)
     child = Child()
     try:
-        return child.read(Question(source, arguments, inputs, weights=weights), patience, cancelled)
+        return child.read(question, folder, patience, cancelled, tell)
     finally:
         child.close()
 
@@ -207,25 +223,22 @@ def _own_classes(path: Path) -> OwnClasses:
     return OwnClasses(read_file(path), vars(sys.modules[path.stem]))
 
 
-def _answer(question: Question, tell: Callable[[str], None]) -> Project:
-    """The project of what is asked for, its weights written where they are to go. Raises ImportFailed."""
+def answer(question: Question, folder: Path, tell: Callable[[str], None] = lambda _words: None) -> Project:
+    """The project of what is asked for, its files in `folder`. A person's own file runs here: only a child process
+    asks for one. Raises ImportFailed, OSError, WeightsError."""
+    from app.import_pipeline import Wish, imported
+
     source, inputs, own = question.source, question.inputs, None
     tell(f"Making {source.name}")
     if source.file:
         model = model_import.make_from_file(source, question.arguments)
         own = _own_classes(Path(source.file))
+        words = str(replace(source, file=Path(source.file).name))
     else:
-        blank = question.weights is None
-        model = model_import.make_torchvision(source.name, question.arguments, question.pretrained, blank)
+        model = model_import.make_torchvision(source.name, question.arguments, question.pretrained)
         inputs = inputs or (model_import.usual_input(source.name),)
-    tell(f"Following {source.name} from its input to its output")
-    project = model_import.project_of(model, inputs, source.name, own=own)
-    if question.weights is not None:
-        from app.export.weights import save_safetensors
-
-        tell("Writing its weights")
-        save_safetensors(model.state_dict(), question.weights)
-    return project
+        words = str(source)
+    return imported(model, Wish(source.name, words, inputs, question.keep_weights), folder, own, tell)
 
 
 def _put(path: Path, text: str) -> None:
@@ -261,7 +274,7 @@ def main(folder: Path, listing: bool, ahead: bool) -> int:
     asked, sys.stdin = sys.stdin, open(os.devnull)  # a file that asks for something hears nothing
     threading.Thread(target=_end_with_parent, args=(asked,), daemon=True).start()
     try:
-        project = _answer(Question.read(text), lambda words: _put(folder / PROGRESS, words))
+        project = answer(Question.read(text), folder, lambda words: _put(folder / PROGRESS, words))
         project_file.write(project, folder / LEFT)
     except ImportFailed as error:
         _put(folder / WHY, f"{error}".replace("\n", " "))

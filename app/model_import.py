@@ -26,7 +26,7 @@ from app.builder.catalog import Catalog, catalog
 from app.project import Project
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
     from app.builder.importer.opaque import OwnClasses
 
@@ -136,10 +136,10 @@ def names_in(text: str) -> tuple[str, ...]:
 
 
 def make_torchvision(
-    name: str, arguments: Mapping[str, Any], pretrained: bool = False, blank: bool = False
+    name: str, arguments: Mapping[str, Any], pretrained: bool = False, empty: bool = False
 ) -> nn.Module:
     """One of torchvision's models, or a part of one, its weights random, or those that lie on the disk already. With
-    `blank` nobody wants them, and what would be random is zero, which is much faster. Raises ImportFailed."""
+    `empty` nobody wants them, and what would be random is zero, which is much faster. Raises ImportFailed."""
     from app.torchvision_import import import_torchvision
 
     models = import_torchvision("models")
@@ -157,7 +157,7 @@ def make_torchvision(
         if not pretrained:
             if "weights_backbone" in inspect.signature(models.get_model_builder(name)).parameters:
                 given = {"weights_backbone": None, **given}
-            with _blank() if blank else contextlib.nullcontext():
+            with blank() if empty else contextlib.nullcontext():
                 model = models.get_model(name, weights=None, **given)
         else:
             model = _with_known_weights(models, name, given)
@@ -173,7 +173,7 @@ def make_torchvision(
 
 
 @contextlib.contextmanager
-def _blank() -> Iterator[None]:
+def blank() -> Iterator[None]:
     """What is drawn at random into a new tensor, in this thread, is left at zero, without a page of it touched."""
     import torch
     from torch.overrides import TorchFunctionMode
@@ -382,18 +382,3 @@ def with_batch(project: Project, inputs: tuple[ModelInput, ...], ops: Catalog) -
 def remarks(project: Project) -> tuple[str, ...]:
     """What the notes of an imported project say of parts that were not followed call by call, a sentence each."""
     return tuple(project.notes.splitlines()[1:])
-
-
-def import_source(
-    source: ModelSource,
-    arguments: Mapping[str, Any],
-    inputs: tuple[ModelInput, ...] = (),
-    pretrained: bool = False,
-    cancelled: Callable[[], bool] = lambda: False,
-) -> tuple[Project, Mapping[str, Tensor]]:
-    """The project of one of torchvision's models, and its state_dict. Raises ImportFailed."""
-    if source.file:
-        raise ImportFailed("a file of your own is imported in a process of its own")
-    model = make_torchvision(source.name, arguments, pretrained)
-    project = project_of(model, inputs or (usual_input(source.name),), source.name, cancelled)
-    return project, model.state_dict()

@@ -24,6 +24,7 @@ from app.data.spec import CLASSES, TOKENS, VALUES
 from app.frozen import FrozenMap
 from app.knob_checks import problems as knob_problems
 from app.project import Project
+from app.start_weights import lost_buffers
 from app.start_weights import problems as start_problems
 from app.training import balance
 from app.training.choices import CLASS_IDS, LOSSES, OPTIMIZERS
@@ -59,6 +60,7 @@ def problems(project: Project, analysis: Analysis) -> tuple[Problem, ...]:
         *_training(project, analysis),
         *knob_problems(project, analysis, training_count(project.data), source),
         *(start_problems(project.training.start, analysis.source) if analysis.runnable else ()),
+        *(lost_buffers(project, analysis.source) if analysis.runnable else ()),
     )
 
 

@@ -9,6 +9,7 @@ from app.builder.graph import Graph
 from app.builder.sheet import Bends, Comments, Positions
 from app.data.config import DataConfig
 from app.frozen import FrozenMap
+from app.origin import Origin
 from app.training.config import TrainingConfig
 
 
@@ -17,7 +18,8 @@ class Project:
     """Everything that a `.tape` file keeps: the sheet of the network, its blocks, data and training.
 
     `positions` are canvas points of the nodes' top left corners, by id. `layer_files` are paths of Python files whose
-    classes are layers here, absolute or beside the project; they run only once a person trusts them.
+    classes are layers here, absolute or beside the project; they run only once a person trusts them. `origin` says
+    which model an imported net was.
     """
 
     name: str = "untitled"
@@ -31,3 +33,4 @@ class Project:
     training: TrainingConfig = field(default_factory=TrainingConfig)
     notes: str = ""
     unfolded: frozenset[str] = frozenset()
+    origin: Origin | None = None

@@ -11,12 +11,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from app import atomic
 from app.builder.catalog import catalog
+from app.origin import KeptFile, Origin
 from app.project import Project
 from app.run_file import DataRecord, TrainingRecord, data_from, data_record, training_from, training_record
 from app.sheet_file import (
@@ -34,7 +35,7 @@ from app.sheet_file import (
     sheet_record,
 )
 from app.training.config import StartWeights
-from app.weights_files import weights_beside
+from app.weights_files import origin_beside, weights_beside
 
 VERSION = 2
 LARGEST_FILE = 64 * 2**20
@@ -44,6 +45,20 @@ LARGEST_FILE = 64 * 2**20
 MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: lambda raw: {**raw, "tapedeck": 2}}
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+class _FileRecord(msgspec.Struct, forbid_unknown_fields=True):
+    file: Annotated[str, msgspec.Meta(pattern=r"\.safetensors$", max_length=4096)]
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class _OriginRecord(msgspec.Struct, forbid_unknown_fields=True):
+    model: Text
+    drawing: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    checked: Text = ""
+    weights: _FileRecord | None = None
+    buffers: list[Text] = []
+    reference: _FileRecord | None = None
+
 
 class _ProjectRecord(msgspec.Struct, forbid_unknown_fields=True):
     tapedeck: int
@@ -58,6 +73,7 @@ class _ProjectRecord(msgspec.Struct, forbid_unknown_fields=True):
     layer_files: list[Text] = []
     notes: str = ""
     unfolded: list[Text] = []
+    origin: _OriginRecord | None = None
 
 
 def read(path: Path) -> Project:
@@ -123,6 +139,8 @@ def write(project: Project, path: Path) -> Path | None:
     path = Path(os.path.realpath(path))  # a link goes on pointing at what it points at
     if project.training.start is not None:
         project = with_start(project, weights_beside(project.training.start, path))
+    if project.origin is not None:
+        project = replace(project, origin=origin_beside(project.origin, path))
     data = dumps(_loosened(project, path.parent))
     loads(data)
     backup = back_up_old(path)
@@ -135,6 +153,7 @@ def _anchored(project: Project, folder: Path) -> Project:
     files = tuple(os.path.abspath(folder / name) if name else name for name in project.layer_files)
     project = replace(project, layer_files=files) if files != project.layer_files else project
     project = _with_data(project, lambda path: os.path.abspath(folder / path))
+    project = _with_files(project, lambda path: os.path.abspath(folder / path))
     start = project.training.start
     return with_start(project, replace(start, path=os.path.abspath(folder / start.path))) if start else project
 
@@ -149,6 +168,14 @@ def _with_data(project: Project, place: Callable[[str], str]) -> Project:
     return replace(project, data=data) if data is not project.data else project
 
 
+def _with_files(project: Project, place: Callable[[str], str]) -> Project:
+    """The project with other paths of the files of its origin, as `place` makes them."""
+    if (origin := project.origin) is None:
+        return project
+    weights, reference = (file and replace(file, path=place(file.path)) for file in (origin.weights, origin.reference))
+    return replace(project, origin=replace(origin, weights=weights, reference=reference))
+
+
 def with_start(project: Project, start: StartWeights | None) -> Project:
     """The project with other start weights, None for random ones."""
     return replace(project, training=replace(project.training, start=start))
@@ -161,6 +188,7 @@ def _loosened(project: Project, folder: Path) -> Project:
     if start is not None:
         project = with_start(project, replace(start, path=_beside(start.path, folder)))
     project = _with_data(project, lambda path: _beside(path, folder))
+    project = _with_files(project, lambda path: _beside(path, folder))
     return replace(project, layer_files=tuple(_beside(name, folder) for name in project.layer_files))
 
 
@@ -206,6 +234,7 @@ def dumps(project: Project) -> bytes:
         "data": data_record(project.data),
         "training": training_record(project.training),
         "notes": project.notes,
+        **({"origin": _origin_record(project.origin)} if project.origin is not None else {}),
     }
     try:
         data = msgspec.json.encode(raw)
@@ -235,4 +264,21 @@ def _project(record: _ProjectRecord) -> Project:
         data=data_from(record.data),
         training=training_from(record.training),
         notes=record.notes,
+        origin=_origin(record.origin),
     )
+
+
+def _origin_record(origin: Origin) -> dict[str, Any]:
+    raw: dict[str, Any] = {"model": origin.model, "drawing": origin.drawing}
+    raw |= {"checked": origin.checked} if origin.checked else {}
+    raw |= {"buffers": list(origin.buffers)} if origin.buffers else {}
+    files = {"weights": origin.weights, "reference": origin.reference}
+    return raw | {name: {"file": file.path, "sha256": file.sha256} for name, file in files.items() if file}
+
+
+def _origin(record: _OriginRecord | None) -> Origin | None:
+    if record is None:
+        return None
+    weights, reference = (KeptFile(one.file, one.sha256) if one else None for one in (record.weights, record.reference))
+    return Origin(record.model, record.drawing, record.checked, weights, tuple(record.buffers), reference)
+

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +12,6 @@ from app import state_dicts, weights_files
 from app.builder.problems import Cure, Problem, SetTraining
 from app.export.weights import save_safetensors
 from app.project import Project
-from app.project_file import with_start
 from app.source import Source
 from app.state_dicts import Diff, StateDict
 from app.training.config import StartWeights
@@ -32,25 +31,6 @@ def chosen(state: StateDict, found: Diff, keys: Iterable[str] | None = None) -> 
 def kept(tensors: Mapping[str, Tensor], name: str) -> StartWeights:
     """Keep tensors whose keys are the net's. Raises WeightsError, OSError."""
     return weights_files.keep(lambda path: save_safetensors(tensors, path), name)
-
-
-def brought(
-    project: Project, source: Source | None, write: Callable[[Path], object], name: str, folder: Path | None = None
-) -> tuple[Project, list[str]]:
-    """The project that starts from the weights in the file that `write` makes, and which of them the net has not.
-
-    None for `source` if the net cannot be made yet. The file is kept in `folder`, else where weights are until the
-    project is saved. Raises what `write` raises, OSError, StartError.
-    """
-    start = weights_files.keep(write, name, folder)
-    held = header(start)
-    wrong = misfits(held, state_dicts.net_infos(source)) if source is not None else {}
-    if wrong:
-        fitting = tuple(key for key in held if key not in wrong)
-        start = replace(start, keys=fitting)
-        if not fitting:
-            return project, list(wrong)
-    return with_start(project, start), list(wrong)
 
 
 def problems(start: StartWeights | None, source: Source) -> tuple[Problem, ...]:
@@ -81,6 +61,37 @@ def _unfit(start: StartWeights, source: Source, wrong: Mapping[str, str]) -> Pro
 
 def _without() -> Cure:
     return Cure("Start from random weights", (SetTraining("", "start", None),))
+
+
+def random_start(project: Project) -> StartWeights | None:
+    """What a project starts from when its weights are random: the buffers of its source model that its code does not
+    fill, None if there are none."""
+    origin = project.origin
+    if origin is None or origin.weights is None or not origin.buffers:
+        return None
+    return StartWeights(origin.weights.path, origin.weights.sha256, origin.buffers, f"{origin.model} (buffers)")
+
+
+def lost_buffers(project: Project, source: Source) -> tuple[Problem, ...]:
+    """A warning where a run would begin with other buffers than the source model of an imported net has."""
+    origin, start = project.origin, project.training.start
+    if origin is None or not origin.buffers:
+        return ()
+    try:
+        taken = header(start).keys() if start is not None else frozenset()
+    except StartError:  # which is said by `problems`
+        return ()
+    lost = [key for key in origin.buffers if key not in taken and node_of(key, source)]
+    if not lost:
+        return ()
+    several, kept = len(lost) > 1, random_start(project) if start is None else None
+    what = f"{len(lost):,} buffers are not those" if several else f"{lost[0]} is not that"
+    message = f"{what} of {origin.model}"
+    named = f"{', '.join(lost[:3])}{' ...' if len(lost) > 3 else ''}: " if several else ""
+    reason = (f"{named}{'their' if several else 'its'} values are not in the code, and the run starts from weights "
+              "without them, so the net computes something else.")  # fmt: skip
+    cures = (Cure("Take the buffers of the model", (SetTraining("", "start", kept),)),) if kept else ()
+    return (Problem("warning", node_of(lost[0], source), message, reason, cures=cures),)
 
 
 def node_of(key: str, source: Source) -> str | None:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from app import atomic, leftovers
+from app.origin import KeptFile, Origin
 from app.training.config import StartWeights
 from app.training.start import is_unchanged, remember, sha256_of
 
@@ -48,6 +49,16 @@ def keep(write: Callable[[Path], object], name: str, folder: Path | None = None)
     return StartWeights(str(path), sha256, (), name[:LONGEST_NAME])
 
 
+def adopt(path: str, sha256: str, folder: Path) -> str:
+    """Move a file into `folder` under its hash; return where it is. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _prune(folder)
+    target = folder / f"{sha256[:24]}.safetensors"
+    shutil.move(path, target)
+    remember(str(target), sha256)
+    return str(target)
+
+
 def _prune(folder: Path) -> None:
     """Away with what lies there for long: every project that was saved has its own."""
     with contextlib.suppress(OSError):
@@ -61,17 +72,30 @@ def weights_beside(start: StartWeights, project: Path) -> StartWeights:
 
     A file that is not there any more stays the one that is named: the project is saved all the same.
     """
-    path = Path(start.path)
-    if path.parent.resolve() == project.parent.resolve() or not path.is_file():
-        return start
-    for name in (f"{project.stem}.safetensors", f"{project.stem}-{start.sha256[:8]}.safetensors"):
+    return replace(start, path=file_beside(start.path, start.sha256, project))
+
+
+def origin_beside(origin: Origin, project: Path) -> Origin:
+    """The origin of an imported net with its files in the project's folder, as `weights_beside`. Raises OSError."""
+
+    def beside(file: KeptFile | None, tail: str) -> KeptFile | None:
+        return file and replace(file, path=file_beside(file.path, file.sha256, project, tail))
+
+    return replace(origin, weights=beside(origin.weights, ""), reference=beside(origin.reference, ".reference"))
+
+
+def file_beside(path: str, sha256: str, project: Path, tail: str = "") -> str:
+    """Copy a file beside a project under the project's name, unless it lies there; return where. Raises OSError."""
+    file = Path(path)
+    if file.parent.resolve() == project.parent.resolve() or not file.is_file():
+        return path
+    for name in (f"{project.stem}{tail}.safetensors", f"{project.stem}-{sha256[:8]}{tail}.safetensors"):
         target = project.parent / name
         if not target.exists():
-            _copy(path, target)
-            return replace(start, path=str(target))
-        there = replace(start, path=str(target))
-        if target.stat().st_size == path.stat().st_size and is_unchanged(there):
-            return there
+            _copy(file, target)
+            return str(target)
+        if target.stat().st_size == file.stat().st_size and is_unchanged(KeptFile(str(target), sha256)):
+            return str(target)
     raise OSError(f"{target} is there and holds other weights; move it away, or save under another name")
 
 

@@ -1,9 +1,10 @@
-"""Whether a drawing's code is the net that was drawn: both are run in a process that has no Tapedeck, and compared.
+"""Whether an import with its defaults is the source model: its export and the model are run without Tapedeck, and
+compared.
 
-The weights are loaded strictly, and outputs (float32 in eval; float64 in eval and in training) and the gradients of
-every parameter (float64) are held against the model's own, with the same seed. Parameters that start equal everywhere
-(zeros of a head, ones of a norm) are made different before, as a net that starts with zeros gives zeros whatever it
-does.
+The exported class loads the exported weights strictly, which have to be the model's own, key by key. Then outputs
+(float32 in eval; float64 in eval and in training) and the gradients of every parameter (float64) are compared with the
+model's, with the same seed. Parameters that start equal everywhere (zeros of a head, ones of a norm) are made different
+before, as a net that starts with zeros gives zeros whatever it does.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from typing import Any
 
 from app import own_layers, project_file
 from app.builder.analysis import analyse
-from app.project import Project
+from app.export.layers import write_model
+from app.export.weights import save_safetensors
+from app.export.weights_choice import weights_to_export
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMITS = {"float32": 1e-5, "float64": 1e-10, "gradients": 1e-10, "buffers": 1e-10}
@@ -34,10 +37,16 @@ sys.path.insert(0, folder)
 import maker
 spec = importlib.util.spec_from_file_location("net", folder + "/model.py")
 net = importlib.util.module_from_spec(spec); spec.loader.exec_module(net)
+from safetensors.torch import load_file
 torch.manual_seed(0)
 theirs, inputs = maker.make(), maker.inputs()
-ours = net.Net()
-ours.load_state_dict(theirs.state_dict(), strict=True)
+ours, weights = net.Net(), load_file(folder + "/weights.safetensors")
+ours.load_state_dict(weights, strict=True)
+state = theirs.state_dict()
+assert set(state) == set(weights), f"other keys: {sorted(set(state) ^ set(weights))[:3]}"
+other = [k for k, v in state.items() if v.dtype != weights[k].dtype or not torch.equal(v, weights[k])]
+assert not other, f"{len(other)} exported tensors are not the model's: {other[:3]}"
+del weights, state
 for name, p in theirs.named_parameters():
     if p.is_floating_point() and p.numel() > 1 and bool((p == p.flatten()[0]).all()):
         torch.nn.init.uniform_(p, 0.5, 1.5) if p.flatten()[0] == 1 else torch.nn.init.normal_(p, 0, 0.1)
@@ -193,12 +202,14 @@ class Clean:
         return found
 
 
-def drawn_row(row: dict[str, Any], project: Project, maker: str, clean: Clean) -> None:
-    """Fill a row with what a drawing is and how its code compares with the model that `maker` (Python) makes.
+def drawn_row(row: dict[str, Any], file: Path, maker: str, clean: Clean) -> None:
+    """Fill a row with what an imported project is and how its export compares with the model that `maker` (Python)
+    makes.
 
     Raises whatever goes wrong; the row says how far it came.
     """
-    project = project_file.loads(project_file.dumps(project))
+    project = project_file.read(file)
+    own_layers.admit(project, True)
     row["nodes"] = len(project.graph.nodes) + sum(len(block.graph.nodes) for block in project.blocks.values())
     row["blocks"] = len(project.blocks)
     began = time.perf_counter()
@@ -208,7 +219,10 @@ def drawn_row(row: dict[str, Any], project: Project, maker: str, clean: Clean) -
         raise ValueError(f"{analysis.errors[0].message}. {analysis.errors[0].reason}")
     row["lines"] = analysis.source.text.count("\n")
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "model.py").write_text(analysis.source.text)
+        write_model(analysis.source, Path(folder) / "model.py")
+        chosen = weights_to_export(analysis.source, project.training.seed, start=project.training.start)
+        save_safetensors(chosen.state_dict, Path(folder) / "weights.safetensors")
+        del chosen
         (Path(folder) / "maker.py").write_text(maker)
         found = clean.compared(folder)
     row |= {key: f"{value:.0e}" if value else "0" for key, value in found.items()}

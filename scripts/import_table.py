@@ -1,8 +1,8 @@
 """Imports torchvision's models and says of each whether the drawing's code is the same net.
 
 `python scripts/import_table.py` writes docs/import_table.md, a row after every model; stopped, it goes on where it was.
-Names on the command line are made anew. Each model is drawn, saved and opened, and its code compared with it as
-`scripts/import_check.py` says. What does not pass stands in the table too.
+Names on the command line are made anew. Each model is imported with the defaults of `tapedeck import`, saved and
+opened, and its export compared with it as `scripts/import_check.py` says. What does not pass stands in the table too.
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ from __future__ import annotations
 import argparse
 import gc
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from app import model_import
+import torch
+
+from app import import_child, model_import, project_file
+from app.import_child import Question
 from app.torchvision_import import import_torchvision
 from scripts.import_check import PREPARED, ROOT, Clean, Table, drawn_row
 
@@ -22,11 +26,16 @@ FILE = ROOT / "docs" / "import_table.md"
 GROUPS = ("classification", "segmentation", "video")
 HEAD = """# torchvision's models, imported
 
-Made by `python scripts/import_table.py`: {passed} of {whole} models pass. Each is imported, saved and opened, and its
-code run in a process without Tapedeck, where the model's own state_dict loads strictly. `float32` (eval), `float64` and
-`gradients` (eval and training, the same seed) are the largest differences relative to the largest value, `buffers` the
-largest one after a run in training. A model passes with at most 1e-5, 1e-10, 1e-10 and 1e-10. Inputs are small where
-the model allows, so that gradients in double precision fit. `nodes` counts those of every sheet once."""
+Made by `python scripts/import_table.py`: {passed} of {whole} models pass. Each is imported with the defaults of
+`tapedeck import`, saved and opened; its class and its weights are exported and run in a process without Tapedeck: the
+weights load strictly, are those of the source model bit for bit, and the net is compared with the source model.
+`float32` (eval), `float64` and `gradients` (eval and training, the same seed) are the largest differences relative to
+the largest value, `buffers` the largest one after a run in training. A model passes with at most 1e-5, 1e-10, 1e-10 and
+1e-10. Inputs are small where the model allows, so that gradients in double precision fit. `nodes` counts those of every
+sheet once.
+
+To make some rows anew, name the models: `python -m scripts.import_table swin_t vit_b_16`. To make all of them anew,
+give another file: `python -m scripts.import_table --table FILE`. A run that was stopped goes on where it was."""
 
 # Inputs and arguments that make a model as small as it can be while every way of its code is taken.
 PICTURE, SEGMENTED, CLIP = "2x3x64x64", "2x3x64x64", "2x3x8x56x56"
@@ -42,6 +51,7 @@ import torch
 from torchvision import models
 
 def make():
+    torch.manual_seed(0)
     return models.get_model({name!r}, weights=None, **{arguments!r})
 
 def inputs():
@@ -64,14 +74,16 @@ def checked(name: str, group: str, clean: Clean) -> dict[str, Any]:
     row: dict[str, Any] = {"model": name, "input": shape.replace("x", "×"), "verdict": "fails", "why": ""}
     try:
         given = model_import.parse_input(shape)
-        model = model_import.make_torchvision(name, arguments)
+        torch.manual_seed(0)
         began = time.perf_counter()
-        project = model_import.project_of(model, (given,), name)
-        row["import s"] = f"{time.perf_counter() - began:.2f}"
-        del model
-        gc.collect()
-        maker = MAKER.format(name=name, arguments=arguments, shape=given.shape)
-        drawn_row(row, project, maker, clean)
+        with tempfile.TemporaryDirectory() as folder:
+            question = Question(model_import.ModelSource("", name), arguments, (given,))
+            project = import_child.answer(question, Path(folder))
+            project_file.write(project, Path(folder) / "p.tape")
+            row["import s"] = f"{time.perf_counter() - began:.2f}"
+            gc.collect()
+            maker = MAKER.format(name=name, arguments=arguments, shape=given.shape)
+            drawn_row(row, Path(folder) / "p.tape", maker, clean)
     except Exception as error:  # the reason is a cell of the table
         row["why"] = f"{type(error).__name__}: {error}"[:300]
     return row
@@ -83,8 +95,6 @@ def main() -> int:
     parser.add_argument("--group", choices=GROUPS, action="append")
     parser.add_argument("--table", type=Path, default=FILE)
     options = parser.parse_args()
-    import torch
-
     torch.set_num_threads(1)
     table, clean = Table(options.table, HEAD), Clean(PREPARED.format(root=str(ROOT)))
     rows = [(group, name) for group in GROUPS for name in models_of(group)]

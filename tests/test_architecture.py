@@ -31,7 +31,7 @@ LEAVES = """
 # Values and pure functions over them.
 PURE = """
     project project_file run_file sheet_file library trust own_layers preflight several_outputs net_paths knob_checks
-    cpu_threads inspection examples early_imports builder data
+    cpu_threads inspection examples early_imports builder data origin drawing_digest
     training telemetry autograd export drawing layout graphviz_export state_dicts start_weights weights_files runs
     remote
 """
@@ -42,8 +42,7 @@ GLUE = "document settings background training_thread playback_thread"
 # Who may import whom. An entry for `room.module` adds to that of its room; a room may import all of itself.
 ARROWS = {
     "main": f"cli views {GLUE} {PURE} doctor",
-    "cli_import": "cli cli_weights import_child import_words model_import own_layers project_file builder export"
-    " start_weights",
+    "cli_import": "cli cli_weights import_child import_words model_import own_layers project_file builder export",
     "cli_weights": "cli state_dicts start_weights project_file export",
     "cli_export": "cli project builder preflight export",
     "cli_train": "cli project preflight start_weights runs remote training run_output export views",
@@ -58,7 +57,12 @@ ARROWS = {
     "views": f"{GLUE} {PURE} import_child import_words snippet_child model_import doctor",
     "model_import": "project builder",
     "import_words": "",  # what can be done where it cannot be imported
-    "import_child": "model_import project project_file builder export remote.process",  # in which a model is read
+    # The process in which a model is read, and what becomes of the model there.
+    "import_child": "import_pipeline model_import project project_file weights_files builder remote.process",
+    "import_pipeline": "model_import project project_file origin drawing_digest own_layers start_weights state_dicts"
+    " weights_files builder export training",
+    "origin": "",  # where an imported net comes from
+    "drawing_digest": "project sheet_file builder.sheet",
     "snippet_child": "autograd drawing remote.process",  # the process in which a person's own lines run
     "run_output": "training",
     "document": PURE,
@@ -69,7 +73,7 @@ ARROWS = {
     "doctor": "data system_packages",
     "system_packages": "",
     "state_dicts": "export training.start",  # what a file holds against what a net has
-    "weights_files": "training.config training.start",  # where start weights lie: a store, then beside the project
+    "weights_files": "origin training.config training.start",  # where they lie: a store, then beside the project
     "start_weights": "state_dicts weights_files project project_file builder.problems export training",
     "net_paths": "project builder",  # which modules there are to choose from
     "knob_checks": "project builder data.spec training net_paths",  # knobs of the training against net and data
@@ -81,12 +85,12 @@ ARROWS = {
     "inspection": "builder data training autograd",  # one batch of the data through the net, for the tape
     "examples": "project project_file preflight builder data.sources",  # what is said of an example before it is opened
     "run_file": "sheet_file data.config training.config",
-    "project_file": "project run_file sheet_file builder data.config training.config weights_files",
+    "project_file": "project origin run_file sheet_file builder data.config training.config weights_files",
     "sheet_file": "builder",
     "library": "project project_file builder",  # blocks that a person keeps are project files
     "trust": "",  # hashes that a person said may run
     "own_layers": "project trust builder data",  # which files of a project may run where no window asks
-    "project": "builder.graph builder.blocks builder.sheet data.config training.config",
+    "project": "origin builder.graph builder.blocks builder.sheet data.config training.config",
     "builder": "",
     "builder.drawing": "drawing",
     "autograd": "telemetry.histogram",  # how values are spread is counted in one place
@@ -122,7 +126,7 @@ TORCH_MODULES = """
     builder.explain_told builder.findings builder.importer builder.introspect builder.shapes builder.step_problems
     builder.variables data.file_readers data.loaders data.preview data.readers data.splits data.streams data.targets
     data.transforms export telemetry training.checkpoint training.recipes training.several training.choices
-    training.devices training.loop training.metrics
+    training.devices training.loop training.metrics import_pipeline
 """
 HEAVY = {"torch", "torchvision", "sklearn", "scipy", "safetensors"}
 

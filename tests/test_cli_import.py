@@ -9,12 +9,13 @@ import pytest
 import torch
 from torch import nn
 
-from app import import_child, state_dicts
+from app import state_dicts
 from app.builder.analysis import analyse
 from app.builder.blocks import with_blocks
 from app.builder.catalog import catalog
 from app.cli import run
 from app.export.weights import WeightsError
+from app.import_child import Question, import_file
 from app.model_import import ImportFailed, ModelInput, ModelSource, project_of
 from app.project import Project
 from app.resources import path as resource_path
@@ -103,9 +104,10 @@ def test_an_argument_that_is_missing_is_told_with_those_there_are(
 def test_a_file_that_asks_is_answered_by_nobody_and_its_line_is_told(tmp_path: Path) -> None:
     file = tmp_path / "net.py"
     file.write_text(FILE)
+    inputs = (ModelInput((1, 3)),)
     with pytest.raises(ImportFailed, match="net.py, line 15: EOFError"):
-        import_child.import_file(ModelSource(str(file), "asks", True), {}, (ModelInput((1, 3)),))
-    project = import_child.import_file(ModelSource(str(file), "net"), {}, (ModelInput((1, 3)),))  # one made already
+        import_file(Question(ModelSource(str(file), "asks", True), {}, inputs), tmp_path)
+    project = import_file(Question(ModelSource(str(file), "net"), {}, inputs), tmp_path)  # one made already
     assert made(project)(torch.zeros(2, 3)).shape == (2, 4)
 
 

@@ -37,7 +37,7 @@ def of_example(path: Path) -> Source:
 
 
 def of_model(name: str) -> Source:
-    project = project_of(make_torchvision(name, {}, blank=True), (ModelInput(MODELS[name]),), name)
+    project = project_of(make_torchvision(name, {}, empty=True), (ModelInput(MODELS[name]),), name)
     return analyse(project.graph, own_layers.ops_of(project)).source
 
 

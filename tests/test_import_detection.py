@@ -33,7 +33,7 @@ def test_the_net_in_a_model_that_detects_is_drawn_with_its_feature_maps() -> Non
 
 @pytest.mark.parametrize("source", ["torchvision:resnet18.layer1", "torchvision:resnet18.layer1.0"])
 def test_a_part_of_a_model_can_be_imported(source) -> None:
-    model = make_torchvision(parse_source(source).name, {}, blank=True)
+    model = make_torchvision(parse_source(source).name, {}, empty=True)
     assert project_of(model, (ModelInput((1, 64, 8, 8)),), "it").graph.nodes
 
 
@@ -45,7 +45,7 @@ def test_what_is_no_part_is_refused(source) -> None:
 
 def test_a_part_that_is_not_there_is_named() -> None:
     with pytest.raises(ImportFailed, match="nowhere"):
-        make_torchvision("resnet18.nowhere", {}, blank=True)
+        make_torchvision("resnet18.nowhere", {}, empty=True)
 
 
 def test_the_list_has_what_can_be_imported() -> None:

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from app import import_child, model_import, own_layers, project_file
+from app import model_import, own_layers, project_file
 from app.builder.analysis import analyse
 from app.cli import run
+from app.import_child import Question, import_file
 from app.model_import import ImportFailed, ModelInput, project_of
 from app.project import Project
 from app.source import make_module
@@ -386,14 +387,14 @@ def test_a_file_without_such_a_model_says_what_it_has(own_file: Path, name: str,
     source = model_import.parse_source(f"{own_file}:{name}")
     inputs = () if name == "Mine" else (ModelInput((1, 3)),)
     with pytest.raises(ImportFailed) as told:
-        import_child.import_file(source, {}, inputs)
+        import_file(Question(source, {}, inputs), own_file.parent)
     assert words in str(told.value)
 
 
 def test_a_file_that_never_ends_is_stopped(own_file: Path) -> None:
     source = model_import.parse_source(f"{own_file}:hang()")
     with pytest.raises(ImportFailed, match="was stopped"):
-        import_child.import_file(source, {}, (ModelInput((1, 3)),), patience=8)
+        import_file(Question(source, {}, (ModelInput((1, 3)),)), own_file.parent, patience=8)
 
 
 def test_torchvision_by_its_name(tmp_path: Path, capsys) -> None:

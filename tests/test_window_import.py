@@ -22,8 +22,8 @@ from torch import nn
 
 from app import layer_files
 from app.export.weights import load_weights
-from app.import_child import import_file
-from app.model_import import ModelInput, ModelSource, project_of
+from app.import_child import Question, import_file
+from app.model_import import ModelInput, ModelSource, make_torchvision, project_of
 from app.source import make_module
 from app.trust import Trust
 from app.views.dialogs.import_model import ImportDialog
@@ -129,9 +129,8 @@ def test_a_model_of_torchvision_is_found_by_name_and_opened_with_its_weights_bes
 
 
 def test_no_nodes_overlap_on_any_sheet(qtbot, window) -> None:
-    from app.model_import import import_source, parse_source
-
-    project, _ = import_source(parse_source("torchvision:mobilenet_v3_small"), {})
+    model = make_torchvision("mobilenet_v3_small", {}, empty=True)
+    project = project_of(model, (ModelInput((1, 3, 224, 224)),), "mobilenet_v3_small")
     assert window.import_control.open(project, None)
     for name in ("", *project.blocks):
         assert window.place.go(way_to(window.document.project, name) if name else ())
@@ -207,7 +206,8 @@ def test_what_runs_is_the_text_that_was_shown_and_no_cache_beside_it(tmp_path) -
     other.write_text(f"import pathlib\npathlib.Path({str(tmp_path / 'other')!r}).touch()\n")
     cache, mode = importlib.util.cache_from_source(str(path)), py_compile.PycInvalidationMode.UNCHECKED_HASH
     py_compile.compile(str(other), cfile=cache, doraise=True, invalidation_mode=mode)
-    project = import_file(ModelSource(str(path), "Net"), {"width": 6}, (ModelInput((2, 6)),))
+    question = Question(ModelSource(str(path), "Net"), {"width": 6}, (ModelInput((2, 6)),))
+    project = import_file(question, tmp_path)
     assert "Unit" in project.blocks and not (tmp_path / "other").exists()
 
 
@@ -352,12 +352,13 @@ _PARENT = """
 import sys
 from app.import_child import Child, Question
 from app.model_import import ModelInput, ModelSource
+from pathlib import Path
 from threading import Thread
 
 child = Child()
 if sys.argv[1:]:
     question = Question(ModelSource(sys.argv[1], "Net"), {"width": 6}, (ModelInput((2, 6)),))
-    Thread(target=child.read, args=(question,), daemon=True).start()
+    Thread(target=child.read, args=(question, Path()), daemon=True).start()
 print(child._process.pid, flush=True)
 sys.stdin.read()
 """

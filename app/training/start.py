@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from app.rng import borrowed
 from app.source import Source, make_module
@@ -121,7 +121,14 @@ def header(start: StartWeights) -> dict[str, TensorInfo]:
     return {key: held[key] for key in start.keys or held}
 
 
-def is_unchanged(start: StartWeights) -> bool:
+class _Hashed(Protocol):
+    @property
+    def path(self) -> str: ...
+    @property
+    def sha256(self) -> str: ...
+
+
+def is_unchanged(start: _Hashed) -> bool:
     """Whether the file is still the one that was loaded. Raises StartError."""
     try:
         look = _look(start.path)

@@ -3,19 +3,17 @@ the drawing to check. The next such process is started ahead."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import QCoreApplication, QObject, QTimer
 
-from app import layer_files
+from app import layer_files, weights_files
 from app.builder.custom import read_text
 from app.import_child import Child, Question, check_file
 from app.layer_files import digest
-from app.leftovers import TemporaryFolder
 from app.model_import import ImportFailed, ModelInput, ModelSource
 from app.project import Project
 from app.views.work import Cancelled, Tell
@@ -23,14 +21,14 @@ from app.views.work import Cancelled, Tell
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be imported. With `keep_weights` the project starts from its state_dict; `sha256` is of the text that
-    a person saw, where the model is in a file of theirs."""
+    """What is to be imported. Without `keep_weights` the project keeps the buffers of its model alone; `sha256` is of
+    the text that a person saw, where the model is in a file of theirs."""
 
     source: ModelSource
     arguments: Mapping[str, Any] = field(default_factory=dict)
     inputs: tuple[ModelInput, ...] = ()
     pretrained: bool = False
-    keep_weights: bool = False
+    keep_weights: bool = True
     sha256: str = ""
 
 
@@ -59,30 +57,10 @@ def read_model(wanted: Wanted, tell: Tell, cancelled: Cancelled, child: Child | 
         child = None
     child = child or Child()
     try:
-        with TemporaryFolder() as folder:
-            weights = Path(folder) / "its.safetensors" if wanted.keep_weights else None
-            question = Question(source, wanted.arguments, wanted.inputs, wanted.pretrained, weights)
-            project = child.read(question, cancelled=cancelled, tell=tell)
-            if weights is None or cancelled():
-                return project
-            name = str(source) if source.file else source.name
-            return _with_weights(project, lambda path: shutil.copyfile(weights, path), name, tell)
+        question = Question(source, wanted.arguments, wanted.inputs, wanted.pretrained, wanted.keep_weights)
+        return child.read(question, weights_files.store(), cancelled=cancelled, tell=tell)
     finally:
         child.close()
-
-
-def _with_weights(project: Project, write: Callable[[Path], object], name: str, tell: Tell) -> Project:
-    """The project that starts from its model's weights; its notes say which of them the net has not."""
-    from app import own_layers, start_weights
-    from app.builder.analysis import analyse
-
-    tell("Keeping its weights")
-    analysis = analyse(project.graph, own_layers.ops_of(project))
-    project, left = start_weights.brought(project, analysis.source if analysis.runnable else None, write, name)
-    if not left:
-        return project
-    words = f"{len(left)} tensors of the model are not of the net and are not kept: {', '.join(left[:4])}."
-    return replace(project, notes=f"{project.notes}\n{words}")
 
 
 def import_model(

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QFileDialog
 from app.background import Failure
 from app.project_file import with_start
 from app.source import Source
+from app.start_weights import random_start
 from app.state_dicts import SUFFIXES
 from app.training.config import StartWeights
 
@@ -81,9 +82,9 @@ class WeightsControl(QObject):
         document.apply(f"Load weights of {start.name}", with_start(document.project, start))
 
     def forget(self) -> None:
-        """Start from random weights again."""
+        """Start from random weights again; the buffers of an imported net stay what they are."""
         document = self._window.document
-        document.apply("Start from random weights", with_start(document.project, None))
+        document.apply("Start from random weights", with_start(document.project, random_start(document.project)))
 
     def takes(self, data: QMimeData) -> Path | None:
         """The file of weights that is being dragged, if it is one alone."""
@@ -135,8 +136,9 @@ class WeightsControl(QObject):
     # --- Words
 
     def _enable(self) -> None:
-        start = self._window.document.project.training.start
-        self._window.actions_by_key["forget-weights"].setEnabled(start is not None)
+        project = self._window.document.project
+        start = project.training.start
+        self._window.actions_by_key["forget-weights"].setEnabled(start != random_start(project))
         if start is None:
             self._window.status.set_start("")
 

@@ -352,7 +352,7 @@ def _leave_to_arriving(spec: OpSpec, params: dict[str, Any], bound: Bound, value
 
 
 def tensor_params(tensor: torch.Tensor) -> dict[str, Any]:
-    """What makes a free parameter or a buffer like a tensor of a model; of a buffer the values too, if a fill says them."""
+    """What makes a free parameter or a buffer like a tensor of a model; a buffer has its values where a fill does."""
     params: dict[str, Any] = {"shape": tuple(tensor.shape)}
     fill = None if isinstance(tensor, nn.Parameter) else fill_of(tensor)
     if fill is not None and fill != {"fill": "zeros"}:

@@ -25,7 +25,10 @@ from app.views.widgets import Segmented
 from app.views.widgets.painting import announce, label, set_property
 
 KEY = "import.models"
-KEPT = "Training starts from them, an export writes them, and saving puts them beside the project."
+KEPT = (
+    "Training starts from them, an export writes them, and saving puts them beside the project. Its buffers are kept "
+    "either way."
+)
 
 Open = Callable[[Project, Wanted], bool]
 _listed: tuple[Known, ...] = ()  # what torchvision has does not change while the program runs
@@ -51,8 +54,9 @@ class ImportDialog(WorkingDialog):
         self.choice = Segmented([("torchvision", "torchvision"), ("file", "A Python file")], "Where the model is")
         self.torchvision, self.file = TorchvisionPage(), FilePage()
         self.pages = QStackedWidget()
-        self.weights = QCheckBox("Keep its weights")
-        self.weights_entry = Entry("Weights of the project", self.weights, KEPT)
+        self.weights = QCheckBox("Keep the weights of the model")
+        self.weights.setChecked(True)
+        self.weights_entry = Entry("Start weights", self.weights, KEPT)
         self.form = (self.choice, self.pages, self.weights_entry)
         self.state = label("", "label", "text3", wrap=True)
         for page in (self.torchvision, self.file):
@@ -213,7 +217,7 @@ class ImportDialog(WorkingDialog):
         words = str(failure.error).strip() or type(failure.error).__name__
         known = cure_of(words)
         if isinstance(failure.error, OSError) or "cannot be written" in words:
-            known = ("", "Make room on the disk, or import it without its weights.")
+            known = ("", "Make room on the disk, or import the model without its weights.")
         entry, cure = known
         told = " ".join(filter(None, (words if words.endswith(".") else f"{words}.", cure)))
         self.state.setToolTip(failure.traceback)

@@ -1,0 +1,35 @@
+"""The hash of what a drawn net computes, by which an edit since its import is noticed."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from app.builder.sheet import Sheet
+from app.project import Project
+from app.sheet_file import block_record, sheet_record
+from app.source import Source
+
+_INITIAL = {"fill", "value", "std", "low", "high"}  # of a free parameter: its first values
+
+
+def digest(project: Project, source: Source) -> str:
+    """Hash the nodes, wires and blocks of a net and the files of layers that it uses.
+
+    Positions, comments and initial values of parameters are left out: they change no output of given weights.
+    """
+    blocks = [[block.name, _computes(block), block_record(block).get("params", [])]
+              for _, block in sorted(project.blocks.items())]  # fmt: skip
+    files = [[file.module, file.sha256] for file in source.files]
+    return hashlib.sha256(msgspec.json.encode([_computes(project), blocks, files])).hexdigest()
+
+
+def _computes(sheet: Sheet) -> dict[str, Any]:
+    graph: dict[str, Any] = sheet_record(sheet)["graph"]
+    for node in graph["nodes"]:
+        node.pop("inits", None)
+        if node["op"] == "parameter":
+            node["params"] = {name: value for name, value in node["params"].items() if name not in _INITIAL}
+    return graph

@@ -1,0 +1,31 @@
+"""Where an imported net comes from, and the files that tie it to its source model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class KeptFile:
+    """A `.safetensors` file that belongs to a project, and the hash that it must have."""
+
+    path: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The model that a net was imported from.
+
+    `drawing` is the digest of the net as it was imported: an edited net has another. `checked` says how it was compared
+    with the live model, "" if it was not. `weights` are the model's own values as they were imported (all of them, or
+    its buffers alone), `buffers` the keys among them that the code does not fill itself. `reference` holds inputs,
+    outputs and gradients of the model.
+    """
+
+    model: str
+    drawing: str
+    checked: str = ""
+    weights: KeptFile | None = None
+    buffers: tuple[str, ...] = ()
+    reference: KeptFile | None = None
