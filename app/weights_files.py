@@ -54,7 +54,10 @@ def adopt(path: str, sha256: str, folder: Path) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     _prune(folder)
     target = folder / f"{sha256[:24]}.safetensors"
-    shutil.move(path, target)
+    try:
+        os.replace(path, target)
+    except OSError:  # on another file system
+        atomic.write(target, lambda made: shutil.copyfile(path, made))
     remember(str(target), sha256)
     return str(target)
 
