@@ -61,6 +61,7 @@ class NodeRecord(msgspec.Struct, forbid_unknown_fields=True):
     inits: dict[Text, InitRecord] = {}
     kept: bool = False
     tied: dict[Text, TieRecord] = {}
+    order: Index = 0
 
 
 class EdgeRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -165,6 +166,8 @@ def _node(node: Node) -> dict[str, Any]:
         raw["inits"] = {key: {"name": init.name, "params": encoded(init.params)} for key, init in node.inits.items()}
     if node.tied:
         raw["tied"] = {key: {"node": tie.node, "name": tie.name} for key, tie in node.tied.items()}
+    if node.order:
+        raw["order"] = node.order
     return raw
 
 
@@ -266,7 +269,7 @@ def _nodes(records: list[NodeRecord], place: str) -> FrozenMap[str, Node]:
                  for key, init in item.inits.items()}  # fmt: skip
         tied = FrozenMap({key: Tie(tie.node, tie.name) for key, tie in item.tied.items()})
         nodes[item.id] = Node(item.id, item.op, item.name, params, item.muted, item.frozen, item.shares, item.repeat,
-                              FrozenMap(inits), item.kept, tied)  # fmt: skip
+                              FrozenMap(inits), item.kept, tied, item.order)  # fmt: skip
     for i, node in enumerate(nodes.values()):
         owner = nodes.get(node.shares)
         if node.shares and (owner is None or owner.shares or owner.op != node.op):

@@ -15,6 +15,7 @@ from app.builder.catalog import Catalog, OpSpec
 from app.builder.expressions import Expr, ExpressionError, expressions, mapped
 from app.builder.graph import Edge, Graph, Node, merged
 from app.builder.params import ParamError, check_param
+from app.builder.registration import sequence, with_sequence
 from app.builder.sheet import Comment, Sheet, changed
 from app.frozen import FrozenMap
 
@@ -45,12 +46,24 @@ def expand(project: W, sheet: str, catalog: Catalog, instance: str) -> tuple[W, 
     edges = [*result.edges, *_joined(graph, instance, block, copies)]
     order = _in_place(graph, instance, [new for copy in copies for new in copy.ids.values()])
     nodes = FrozenMap({key: result.nodes[key] for key in order})
-    whole = Graph(nodes, tuple(edges))
+    whole = _registered(Graph(nodes, tuple(edges)), graph, block, instance, copies, catalog)
     after = _with_places(drawn, whole, instance, block, copies)
     unfolded = {copy.ids[inner] for copy in copies for inner in block.unfolded if inner in copy.ids}
     after = replace(cast(Any, after), unfolded=after.unfolded | unfolded)
     new_ids = frozenset(new for copy in copies for new in copy.ids.values())
     return with_sheet(project, sheet, after), new_ids
+
+
+def _registered(
+    whole: Graph, before: Graph, block: Block, instance: str, copies: list[_Copy], catalog: Catalog
+) -> Graph:
+    """The sheet with what was inside registered where the instance was, if an order was given on either sheet."""
+    if not any(node.order for graph in (before, block.graph) for node in graph.nodes.values()):
+        return whole
+    inner, found = sequence(block.graph, catalog), list[str]()
+    for node in sequence(before, catalog):
+        found += [copy.ids[one] for copy in copies for one in inner] if node == instance else [node]
+    return with_sequence(whole, catalog, found)
 
 
 class _Copy:
@@ -115,7 +128,7 @@ def _inside(block: Block, node: Node, catalog: Catalog) -> edits.Piece:
     for key, inner in piece.graph.nodes.items():
         spec = catalog.of(block.graph, inner)
         params = {name: filled(value, values, spec, name) for name, value in inner.params.items()}
-        frozen = inner.frozen or (node.frozen and spec.kind in ("module", "block"))
+        frozen = inner.frozen or (node.frozen and spec.kind in ("module", "block", "parameter"))
         nodes[key] = replace(inner, params=FrozenMap(params), frozen=frozen)
     return edits.Piece(Graph(FrozenMap(nodes), piece.graph.edges), piece.positions)
 

@@ -225,7 +225,8 @@ def _with_instance(drawn: Sheet, block: Block, inner: list[str], ports: _Ports) 
     new = graph.fresh_id()
     rest = replace(graph, nodes=graph.nodes.without(*inner))
     params = FrozenMap({param.name: Expr(param.name) for param in block.params})
-    node = Node(new, block.key, rest.fresh_name(spec_of(block, {}).stem), params)
+    order = min((graph.nodes[key].order for key in inner if graph.nodes[key].order), default=0)
+    node = Node(new, block.key, rest.fresh_name(spec_of(block, {}).stem), params, order=order)
     nodes: dict[str, Node] = {}
     for key, other in graph.nodes.items():
         if key == inner[0]:

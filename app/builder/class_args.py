@@ -19,12 +19,12 @@ from app.builder.graph import Graph, Node
 from app.builder.literals import AUTO, to_code
 from app.builder.names import Names, reserved_variables
 from app.builder.plan import Plan, Step, plan
+from app.builder.registration import OWNING
 from app.builder.shapes import Inside, StepResult, computed_plan, infer
 from app.frozen import FrozenMap
 
 # What a class has as an attribute: modules, and values that it owns.
 VALUES = ("parameter", "buffer")
-OWNING = ("module", "block", "custom", *VALUES)
 
 
 @dataclass(frozen=True)

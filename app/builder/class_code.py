@@ -8,13 +8,14 @@ from typing import Any
 
 from app.builder.call_code import WIDTH, CallWriter, wrapped
 from app.builder.calls import Ran
-from app.builder.class_args import OWNING, VALUES, BlockClass
+from app.builder.class_args import VALUES, BlockClass
 from app.builder.constructor_code import ConstructorWriter
 from app.builder.containers import attribute, containers
 from app.builder.literals import to_code
 from app.builder.made_code import Line
 from app.builder.names import Names, Paths, module_attributes, reserved_variables
 from app.builder.plan import Ref, Step
+from app.builder.registration import OWNING, registered
 from app.builder.shapes import Inside
 from app.builder.value_types import NumberType, TensorType
 from app.builder.variables import filled_as_they_are, in_place, variables
@@ -84,8 +85,8 @@ class ClassWriter:
 
     def _reached(self) -> tuple[dict[str, str], ConstructorWriter]:
         """How the module of every node is written, and what makes the modules."""
-        first = {step.module: step for step in reversed(self.steps) if step.id in self.modules}
-        roots = containers({step.id: (self.modules[step.id], step.spec.kind) for step in reversed(first.values())})
+        first = {step.module: step for step in registered(self.steps, self.made.graph.nodes)}
+        roots = containers({step.id: (self.modules[step.id], step.spec.kind) for step in first.values()})
         plain = {module: attribute(self.modules[step.id]) for module, step in first.items()}
         boxed = {node: text for name, box in roots.items() for node, text in box.reached(attribute(name)).items()}
         places = {module: boxed.get(step.id, plain[module]) for module, step in first.items()}

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from app.builder import custom, packed
-from app.builder.class_args import OWNING, BlockClass, block_classes
+from app.builder.class_args import BlockClass, block_classes
 from app.builder.class_code import ClassWriter
 from app.builder.expressions import expressions
 from app.builder.graph import Graph
@@ -18,6 +18,7 @@ from app.builder.literals import DType
 from app.builder.made_code import Owner
 from app.builder.names import reserved_variables
 from app.builder.plan import Plan, Step
+from app.builder.registration import OWNING
 from app.builder.shapes import Inside, StepResult
 from app.builder.whole_net import whole_net
 from app.frozen import FrozenMap

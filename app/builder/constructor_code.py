@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from app.builder.call_code import CallWriter, wrapped
-from app.builder.class_args import OWNING, BlockClass, in_words_of
+from app.builder.class_args import BlockClass, in_words_of
 from app.builder.containers import Container, assigned, attribute, statements
 from app.builder.made_code import Line, Made, Owner, repeated
 from app.builder.plan import Step
+from app.builder.registration import registered
 from app.builder.ties import place_of
 
 _MARGIN = "        "
@@ -30,12 +31,8 @@ class ConstructorWriter:
         self._calls: dict[int, CallWriter] = {}
 
     def write(self) -> list[Line]:
-        """The lines, module by module in the order of the calls; a container stands where the first in it would."""
-        owning, seen = dict[str, Step](), set[str]()
-        for step in self._class.steps:
-            if step.spec.kind in OWNING and step.module not in seen:
-                seen.add(step.module)
-                owning[step.id] = step
+        """The lines, module by module as they are registered; a container stands where the first in it would."""
+        owning = {step.id: step for step in registered(self._class.steps, self._class.graph.nodes)}
         boxed = {node: (name, box) for name, box in self._roots.items() for node in box.steps()}
         lines: list[Line] = []
         written: set[str] = set()

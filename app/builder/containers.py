@@ -48,7 +48,8 @@ class Container:
             if sorted(self.children) == sorted(map(str, range(len(self.children)))):
                 return LIST
             return MODULE if _refused()[DICT] & self.children.keys() else DICT
-        if kinds == {"parameter"} and not _refused()[PARAMETERS] & self.children.keys():
+        ordered = list(self.children) == sorted(self.children)  # a ParameterDict sorts its keys, and torch goes by them
+        if kinds == {"parameter"} and ordered and not _refused()[PARAMETERS] & self.children.keys():
             return PARAMETERS
         return MODULE
 

@@ -64,7 +64,8 @@ class Node:
     "" for a module of its own; what its parameters are is asked of that node. `repeat` modules stand one behind the
     other, each with weights of its own. `inits` says by name of the parameter what `reset_parameters` does not.
     A `kept` node that no output needs is made all the same, so that the state_dict has its keys. `tied` says by name
-    which of its parameters are those of another node: one tensor under two names.
+    which of its parameters are those of another node: one tensor under two names. `order` is the place of its module
+    among those that its class registers, 0 where that is the order of the calls.
     """
 
     id: str
@@ -78,6 +79,7 @@ class Node:
     inits: FrozenMap[str, Init] = field(default_factory=FrozenMap)
     kept: bool = False
     tied: FrozenMap[str, Tie] = field(default_factory=FrozenMap)
+    order: int = 0
 
 
 @dataclass(frozen=True)
@@ -217,8 +219,9 @@ class Graph:
 def _owning(node: Node, owner: Node) -> Node:
     """The node with what the module of another is made of."""
     return replace(
-        node, params=owner.params, frozen=owner.frozen, repeat=owner.repeat, inits=owner.inits, tied=owner.tied
-    )
+        node, params=owner.params, frozen=owner.frozen, repeat=owner.repeat, inits=owner.inits, tied=owner.tied,
+        order=owner.order,
+    )  # fmt: skip
 
 
 def _without_ties(node: Node, gone: set[str]) -> Node:

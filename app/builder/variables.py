@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 from app.builder.calls import Ran
-from app.builder.class_args import OWNING, VALUES
+from app.builder.class_args import VALUES
 from app.builder.names import Names
 from app.builder.plan import Ref, Step
+from app.builder.registration import OWNING
 from app.builder.shapes import StepResult
 from app.builder.value_types import NumberType, TupleType
 

@@ -24,6 +24,7 @@ from app.builder.importer.modes import with_evaluation
 from app.builder.importer.modules import described, key_of
 from app.builder.importer.numbers_once import numbers_once
 from app.builder.importer.opaque import OwnClasses
+from app.builder.importer.registering import as_called, freeze, number, partly_frozen
 from app.builder.importer.sharing import read_past, tie, tied
 from app.builder.importer.tracing import Tracer
 from app.builder.importer.unused import keep_unused
@@ -95,8 +96,10 @@ class _Drawing:
     def whole(self, module: nn.Module) -> bool:
         """Whether a module is a layer of the catalog; one of several layers may be made as no argument tells."""
         key = key_of(module, self.catalog)
-        if key is None or not key.startswith("nn.Transformer"):
-            return key is not None
+        if key is None or partly_frozen(module):
+            return False
+        if not key.startswith("nn.Transformer"):
+            return True
         try:
             described(module, self.catalog)
         except Unbound:
@@ -115,7 +118,9 @@ class _Drawing:
                 with_evaluation(root, self._drafted(ways, False)[0])
             keep_unused(root, self.model, self.catalog)
             self._tie(root, ways)
-        graph, blocks = Merger(self.catalog).merge(root)
+        freeze(root)
+        number(root, self.model)
+        graph, blocks = as_called(*Merger(self.catalog).merge(root), self.catalog)
         laid = FrozenMap({name: _laid(block) for name, block in blocks.items()})
         places = with_kept(graph, arrange(used_part(graph), {}), {})
         return Imported(graph, laid, *places)

@@ -17,6 +17,7 @@ from app.builder.importer.constants import constant_params, fill_of
 from app.builder.importer.drafts import Draft, DraftError, DraftNode, Source, same_calls
 from app.builder.importer.frames import CalledOtherwise, Frame
 from app.builder.importer.modules import described
+from app.builder.importer.registering import wholly_frozen
 from app.builder.importer.running import port_name
 from app.builder.importer.tracing import Tracer
 from app.builder.literals import DType
@@ -173,6 +174,7 @@ class _Sheet:
             self.drafter.binder.put(bound, spec, name, value)
         _leave_to_arriving(spec, params, bound, self.values)
         made = self._module(path, spec.key, {**params, **bound.params})
+        made.frozen = wholly_frozen(module)
         at_call = {param.name: bound.params.get(param.name) for param in spec.params if param.call}
         if made.shares and self.called_with[made.shares] != at_call:
             raise CalledOtherwise(path, type(module).__name__)

@@ -35,7 +35,8 @@ def _told(node: DraftNode) -> dict[str, str]:
 @dataclass
 class DraftNode:
     """A node to be. `params` are literals; `inner` is what it holds if it is a block; `shares` the node whose module it
-    calls once more. `tied` says by name which parameters are those of another node, by its id."""
+    calls once more. `tied` says by name which parameters are those of another node, by its id. The parameters of a
+    `frozen` node do not learn, None is that of a node without any; `order` is the place at which the model registers its module."""
 
     id: str
     op: str
@@ -46,6 +47,8 @@ class DraftNode:
     repeat: int = 1
     kept: bool = False
     tied: dict[str, tuple[str, str]] = field(default_factory=dict)
+    frozen: bool | None = None
+    order: int = 0
 
 
 @dataclass

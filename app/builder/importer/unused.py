@@ -13,6 +13,7 @@ from app.builder.importer.drafting import tensor_params
 from app.builder.importer.drafts import Draft
 from app.builder.importer.fallback import inside
 from app.builder.importer.modules import described, key_of
+from app.builder.importer.registering import partly_frozen, wholly_frozen
 
 VALUES = ("parameter", "buffer")
 
@@ -34,8 +35,10 @@ def keep_unused(root: Draft, model: nn.Module, catalog: Catalog) -> None:
         of_sheet.setdefault(place, []).append(key)
     for path, keys in of_sheet.items():
         for name, op, params in list(_nodes(model, path, set(keys), catalog)):
+            layer = model.get_submodule(f"{path}.{name}" if path else name) if op not in VALUES else None
             for draft in drafts[path]:
-                draft.add(op, name, dict(params)).kept = True
+                made = draft.add(op, name, dict(params))
+                made.kept, made.frozen = True, None if layer is None else wholly_frozen(layer)
 
 
 def _drafts(root: Draft) -> Iterator[Draft]:
@@ -77,7 +80,8 @@ def _nodes(
         if any(inside(whole, other) for other in done):
             continue
         keys = [f"{whole}.{key}" if whole else key for key in module.state_dict()]
-        if path and keys and missing.issuperset(keys) and key_of(module, catalog) is not None:
+        as_one = key_of(module, catalog) is not None and not partly_frozen(module)
+        if path and keys and missing.issuperset(keys) and as_one:
             try:
                 spec, params = described(module, catalog)
             except Unbound:  # it was changed; its tensors are kept one by one

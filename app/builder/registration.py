@@ -1,0 +1,55 @@
+"""The order in which a class registers what it owns: that of its parameters, and of an optimizer's state.
+
+It is the order of the calls, unless `Node.order` says another, as it does in an imported net.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from app.builder.catalog import Catalog
+from app.builder.graph import Graph, Node
+from app.builder.plan import Step, plan
+from app.frozen import FrozenMap
+
+OWNING = ("module", "block", "custom", "parameter", "buffer")
+
+
+def registered(steps: Iterable[Step], nodes: Mapping[str, Node]) -> list[Step]:
+    """The steps that own something, the first of each module, as their class registers them.
+
+    A node without an order stands behind the one that is called before it.
+    """
+    first: dict[str, Step] = {}
+    for step in steps:
+        if step.spec.kind in OWNING:
+            first.setdefault(step.module, step)
+    place, rows = 0, list[tuple[int, Step]]()
+    for module, step in first.items():
+        place = nodes.get(module, step.node).order or place
+        rows.append((place, step))
+    return [step for _, step in sorted(rows, key=lambda row: row[0])]
+
+
+def sequence(graph: Graph, catalog: Catalog) -> list[str]:
+    """The nodes of a sheet that own something, by id, in the order in which its class registers them."""
+    return [step.module for step in registered(_live(graph, catalog), graph.nodes)]
+
+
+def with_sequence(graph: Graph, catalog: Catalog, wanted: list[str]) -> Graph:
+    """The graph whose class registers its nodes in the order of `wanted`; no node has an order where the calls are in
+    that order already."""
+    plain = Graph(FrozenMap({key: replace(node, order=0) if node.order else node
+                             for key, node in graph.nodes.items()}), graph.edges)  # fmt: skip
+    there = set(calls := sequence(plain, catalog))
+    wanted = [node for node in wanted if node in there]
+    if wanted == [node for node in calls if node in set(wanted)]:
+        return plain
+    orders = {node: number for number, node in enumerate(wanted, 1)}
+    nodes = {key: replace(node, order=orders[key]) if key in orders else node for key, node in plain.nodes.items()}
+    return Graph(FrozenMap(nodes), graph.edges)
+
+
+def _live(graph: Graph, catalog: Catalog) -> list[Step]:
+    return [step for step in plan(graph, catalog).steps if step.live]
