@@ -133,3 +133,14 @@ def report(file: Path, name: str, batches: tuple[int, ...] = (3, 5)) -> tuple[st
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return "kept" if kept else "drawn", differing(net, theirs, batches), model_import.remarks(project)
+
+
+DRAWN = """
+    AsksGradient Frozen FrozenInPart FrozenParameter FrozenTied FrozenUnused OrderOfUse PartlyFrozen TiedLater
+""".split()
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_model_is_drawn_as_the_net_that_it_is(name: str, own: Path) -> None:
+    kind, found, said = report(own, name)
+    assert (kind, found) == ("drawn", []), said

@@ -36,7 +36,8 @@ def _told(node: DraftNode) -> dict[str, str]:
 class DraftNode:
     """A node to be. `params` are literals; `inner` is what it holds if it is a block; `shares` the node whose module it
     calls once more. `tied` says by name which parameters are those of another node, by its id. The parameters of a
-    `frozen` node do not learn, None is that of a node without any; `order` is the place at which the model registers its module."""
+    `frozen` node do not learn, None is that of a node without any; `order` is its place among what the model registers.
+    """
 
     id: str
     op: str

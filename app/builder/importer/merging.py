@@ -80,8 +80,8 @@ class Merger:
     def _key(self, draft: Draft) -> Key:
         known = self._keys.get(id(draft))
         if known is None:
-            rows = tuple((n.name, self._what(n), self._fixed(n), n.shares, n.kept, tuple(n.tied.items()), bool(n.frozen),
-                          n.order) for n in draft.nodes.values())  # fmt: skip
+            rows = tuple((n.name, self._what(n), self._fixed(n), n.shares, n.kept, tuple(n.tied.items()), n.order,
+                          bool(n.frozen)) for n in draft.nodes.values())  # fmt: skip
             # Where equal ones stand in a row they shall become one node, so a chain without that is another chain.
             equal = tuple(self._alike(a, b) for a, b in pairwise(draft.nodes.values()))
             known = (draft.kind, rows, tuple(draft.wires), tuple(draft.inputs), tuple(draft.outputs), equal)
@@ -98,8 +98,8 @@ class Merger:
             return None
         known = self._wholes.get(id(node.inner))
         if known is None:
-            rows = tuple((n.op, tuple(sorted((k, repr(v)) for k, v in n.params.items())), self._whole(n), bool(n.frozen))
-                         for n in node.inner.nodes.values() if n.op != "input")  # fmt: skip
+            rows = tuple((n.op, tuple(sorted((k, repr(v)) for k, v in n.params.items())), bool(n.frozen),
+                          self._whole(n)) for n in node.inner.nodes.values() if n.op != "input")  # fmt: skip
             known = self._wholes[id(node.inner)] = (self._key(node.inner), rows)
         return known
 
@@ -139,7 +139,8 @@ class Merger:
             params = self._together(group, node, forms)
             ties = {name: Tie(other, theirs) for name, (other, theirs) in node.tied.items()}
             nodes[node_id] = Node(node_id, forms[0].op, node.name, params, shares=node.shares, repeat=forms[0].repeat,
-                                  kept=node.kept, tied=FrozenMap(ties), frozen=bool(node.frozen), order=node.order)  # fmt: skip
+                                  kept=node.kept, tied=FrozenMap(ties), frozen=bool(node.frozen),
+                                  order=node.order)  # fmt: skip
         ports = {node_id: port for node_id, node in first.nodes.items() if (port := self._port(node))}
         edges = tuple(replace(edge, port=ports.get(edge.target, edge.port)) for edge in starmap(Edge, first.wires))
         return _with_runs(Graph(FrozenMap(nodes), edges), self.catalog)

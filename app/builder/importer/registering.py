@@ -84,7 +84,8 @@ def _registered(model: nn.Module) -> Iterator[str]:
     """The names of what a model has, as it registers them."""
     for path, module in model.named_modules(remove_duplicate=False):
         yield path
-        yield from (f"{path}.{name}" if path else name for name in (*module._parameters, *module._buffers))
+        own = (*module._parameters.items(), *module._buffers.items())
+        yield from (f"{path}.{name}" if path else name for name, _ in own)
 
 
 # --- Graphs
