@@ -41,7 +41,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
     train.add_argument("--data", type=Path, help="folder of downloaded data sets")
     train.add_argument("--own-process", action="store_true", help="run in a process of its own, whose crash is told")
     train.add_argument("--processes", type=positive, metavar="N", help="deal every batch out to N processes of this "
-                       "machine, under torchrun")  # fmt: skip
+                       "machine, which nobody else can reach")  # fmt: skip
     train.add_argument("--json", action="store_true", help="a JSON line an event on stdout")
     train.set_defaults(command=run)
     return train

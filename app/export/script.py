@@ -25,7 +25,7 @@ _SCRIPT = Template('''\
 
     python train.py             a line an epoch
     python train.py --json      a JSON line a step and an epoch, losses in full precision
-    torchrun --nproc-per-node 2 train.py
+    python train.py --processes 2
                                 every batch dealt out to two processes, which share their gradients
 
 Plain PyTorch; it needs $needs. Weights go to trained/weights.pt, or to the folder of --out.
@@ -94,12 +94,15 @@ def main() -> None:
     parser.add_argument("--device", default=DEVICE, help="auto, cpu, cuda:0, mps ...")
     parser.add_argument("--seed", type=int, default=SEED, help="of the weights, the shuffling and the dropout")
     parser.add_argument("--json", action="store_true", help="print a JSON line for every step and epoch")
-    parser.add_argument("--out", type=Path, default=Path("trained"), help="folder for the weights")$options$kept_options
+    parser.add_argument("--out", type=Path, default=Path("trained"), help="folder for the weights")
+$process_options$options$kept_options
     args = parser.parse_args()
+    if PROCESSES == 1 < args.processes:
+        raise SystemExit(launch(args.processes))
 
     device = pick_device(args.device)
     if PROCESSES > 1:
-        device = join(device)
+        device = join(device, args.store)
     samples, labels, val_samples, val_labels = (tensor.to(device) for tensor in load_data($load_values))
 
 $seeds
@@ -144,7 +147,7 @@ $kept_last    if not RANK:
         args.out.mkdir(parents=True, exist_ok=True)
         torch.save({name: value.cpu() for name, value in $validated.state_dict().items()}, args.out / "weights.pt")
     if PROCESSES > 1:
-        distributed.barrier()  # torchrun ends all processes when one fails; the weights are written by now
+        distributed.barrier()  # all are ended when one fails; the weights are written by now
         distributed.destroy_process_group()
     if args.json:
         say("finished", reason=$reason, epoch=epoch, steps=step)
@@ -216,6 +219,7 @@ def training_script(
         "part": script_distributed.part(job, terms.several, hands),
         "processes": script_distributed.functions(job, terms.several, hands, keeps),
         "processes_constants": script_distributed.CONSTANTS,
+        "process_options": script_distributed.OPTIONS,
         "synced": script_distributed.synced(job),
         **script_distributed.hands(hands),
         "validated": "average.module" if training.ema is not None else "model",
@@ -232,7 +236,7 @@ def training_script(
     }
     parts |= kept
     parts["figures"] = steps.figures(training, parts["accuracy"])
-    own = ["import os\nimport random\nimport sys\n", "import time\n" if training.max_minutes is not None else ""]
+    own = ["import os\nimport random\nimport subprocess\nimport sys\nimport tempfile\nimport time\n"]
     own += [data["imports"], script_distributed.imports(hands, keeps), steps.typing_imports(training)]
     own += [script_several.imports(job, spec)]
     data["imports"] = "".join(sorted(_merged("".join(own).splitlines()), key=_by_module))

@@ -15,12 +15,20 @@ from app.training.config import TrainingConfig
 _FUNCTIONS = '''
 
 
-def of_all(mine: Any) -> list[Any]:
-    """What each process has, in their order."""
-    found = [mine] * PROCESSES
-    if PROCESSES > 1:
-        distributed.all_gather_object(found, mine)
-    return found
+def of_all(mine: Any, device: torch.device) -> list[Any]:
+    """What each process has, in their order; it travels as tensors, and nothing that comes is run as a program."""
+    if PROCESSES == 1:
+        return [mine]
+    kept = io.BytesIO()
+    torch.save(mine, kept)
+    data = torch.frombuffer(kept.getbuffer(), dtype=torch.uint8).to(device)
+    sizes = torch.zeros(PROCESSES, dtype=torch.int64, device=device)
+    sizes[RANK] = len(data)
+    sizes = over_all(sizes).tolist()
+    found = [torch.empty(max(sizes), dtype=torch.uint8, device=device) for _ in sizes]
+    distributed.all_gather(found, nn.functional.pad(data, (0, max(sizes) - len(data))))
+    files = (io.BytesIO(one[:size].cpu().numpy().tobytes()) for one, size in zip(found, sizes, strict=True))
+    return [torch.load(file, map_location="cpu", weights_only=True) for file in files]
 
 
 def written(folder: Path, name: str, state: dict[str, Any]) -> str:
@@ -47,7 +55,10 @@ _OPTIONS = '''
 _RESTORED = '''
     at: dict[str, Any] = {{}}
     if args.resume is not None:
-        state = torch.load(args.resume, map_location="cpu", weights_only=True)
+        try:
+            state = torch.load(args.resume, map_location="cpu", weights_only=True)
+        except Exception as error:  # a damaged file raises what torch pleases
+            raise SystemExit(f"{{args.resume}} is no whole checkpoint ({{type(error).__name__}}).") from None
         if state["source"] != SOURCE.read_text(encoding="utf-8"):
             raise SystemExit(f"{{args.resume}} was taken of another net than {{SOURCE.name}}.")
         at = state["position"]
@@ -67,7 +78,7 @@ _KEEP = '''
         """Take a checkpoint; all processes come here at the same time."""
         if args.checkpoints is None or not step:
             return
-        right, ranks = {right}, of_all(generators())
+        right, ranks = {right}, of_all(generators(), device)
         if RANK:
             return
         seconds = at.get("seconds", 0.0) + time.perf_counter() - clock

@@ -1,10 +1,16 @@
-"""What lets an exported script run under `torchrun`: every batch dealt out to the processes, gradients averaged by DDP.
+"""What lets an exported script run on several processes: every batch dealt out to them, gradients averaged by DDP.
+
+`--processes N` starts them here: they meet over a file in a private folder and talk over the loopback interface, where
+torchrun's store listens on every interface for anybody.
 
 With one process nothing of it changes a number: the part of a batch is the whole of it, and counts for 1.0.
 """
 
 from __future__ import annotations
 
+import inspect
+
+from app.export import launch
 from app.export.script_several import Several
 from app.training.balance import takes_weights
 from app.training.choices import PLATEAU
@@ -14,18 +20,27 @@ from app.training.job import Job
 MEAN_OF_WEIGHTS = ("CrossEntropyLoss", "NLLLoss")  # whose mean is over the weights of the labels
 
 CONSTANTS = (
-    'RANK, PROCESSES = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))  # set by torchrun\n'
+    'RANK, PROCESSES = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))  # of --processes\n'
 )
+
+OPTIONS = '''\
+    parser.add_argument("--processes", type=int, default=1, help="deal every batch out to so many, on this machine")
+    parser.add_argument("--store", type=Path, help="file over which processes meet; --processes makes one")'''
 
 _FUNCTIONS = '''
 
 
-def join(device: torch.device) -> torch.device:
-    """Meet the other processes that torchrun has started: each has a GPU of its own, or all share the CPU."""
+def join(device: torch.device, store: Path | None) -> torch.device:
+    """Meet the other processes, over a file or as torchrun says: each has a GPU of its own, or all share the CPU."""
     if device.type == "cuda":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-    distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    if store is None:
+        distributed.init_process_group(backend)
+    else:
+        kept = distributed.FileStore(str(store), PROCESSES)
+        distributed.init_process_group(backend, store=kept, rank=RANK, world_size=PROCESSES)
     return device
 
 
@@ -129,7 +144,8 @@ def functions(job: Job, several: Several | None, hands: bool, keeps: bool) -> st
     )  # fmt: skip
     if several is None and job.training.loss.params.get("reduction") == "sum":
         portion = "float(PROCESSES)"
-    text = _FUNCTIONS.format(
+    text = "".join(f"\n\n\n{inspect.getsource(one).rstrip()}" for one in (launch.on_loopback, launch.launch))
+    text += _FUNCTIONS.format(
         arguments=", labels: Tensor, weight: Tensor" if argument else "",
         or_tensor=" | Tensor" if argument else "",
         portion=portion,
@@ -193,8 +209,10 @@ def words(job: Job) -> str:
     if "BatchNorm" in job.source.text:
         own += "\nBatch normalization is over the whole batch on CUDA, over the part of a process on the CPU."
     return (
-        "\nUnder torchrun BATCH_SIZE counts the samples of all processes together, and every loss is that of the whole"
-        f"\nbatch. {own}"
+        "\nOn several processes BATCH_SIZE counts the samples of all of them together, and every loss is that of the"
+        f"\nwhole batch. {own}"
+        "\nThey can be reached from this machine alone. torchrun starts the script as well, but it listens on every"
+        "\nnetwork interface and lets whoever connects run code: use it behind a firewall."
     )
 
 
@@ -221,4 +239,4 @@ def hands(on: bool) -> dict[str, str]:
 
 def imports(hands: bool, keeps: bool) -> str:
     """What hands and checkpoints want of the standard library."""
-    return "import sys\nimport threading\n" * hands + "import time\nfrom typing import Any\n" * keeps
+    return "import threading\n" * hands + "import io\nfrom typing import Any\n" * keeps

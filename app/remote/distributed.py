@@ -1,22 +1,28 @@
-"""A run on several processes of this machine: the exported script under torchrun, watched through what it prints."""
+"""A run on several processes of this machine: the exported script in each, watched through what the first one prints.
+
+They meet over a file in a folder that nobody else can open, and talk over the loopback interface. torchrun is not used:
+its store listens on every network interface without a password, and runs pickles that it is given.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 import queue
+import re
 import signal
-import subprocess
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
+from app.export.launch import on_loopback
 from app.leftovers import TemporaryFolder
 from app.remote import process
 from app.remote.child import LOOK, STOP, Elsewhere, loaded
@@ -103,8 +109,8 @@ def train(
 ) -> Iterator[Event]:
     """Like `app.training.loop.train`, on `place.processes` processes; there is no telemetry.
 
-    Model, script and weights are beside `folder`, that of a run's checkpoints, or nowhere. None of the processes is
-    there any more when this generator is not.
+    When one of them fails the others are ended. Model, script and weights are beside `folder`, that of a run's
+    checkpoints, or nowhere. None of the processes is there any more when this generator is not.
     """
     control = control or LineControl()
     with ExitStack() as stack:
@@ -120,8 +126,43 @@ def train(
             run.close()
 
 
+class _Rank:
+    """One of the processes: its stderr is kept, and `ended` is told when it has ended."""
+
+    def __init__(
+        self, number: int, arguments: list[str], extra: dict[str, str], ended: Callable[[_Rank], None]
+    ) -> None:
+        own = {"RANK": str(number), "LOCAL_RANK": str(number)}
+        command = ["-P", "-m", "app.remote.rank", *arguments]
+        self._kills = process.memory_kills()
+        self.child = child = process.start(command, {**extra, **own}, quiet=number > 0)
+        assert child.stderr is not None
+        # All of them say the same: the first one's warnings are passed on, and the reason of its end is told later.
+        self.stderr = process.Told(child.stderr, lambda line: number == 0 and not line.startswith("[rank"))
+        self._ended = ended
+        threading.Thread(target=self._wait, name=f"end of rank {number}", daemon=True).start()
+
+    def _wait(self) -> None:
+        self.child.wait()
+        self._ended(self)
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.child.poll())
+
+    @property
+    def killed(self) -> bool:
+        """Whether a signal ended it, rather than an error of its own."""
+        return (self.child.poll() or 0) < 0
+
+    def reason(self) -> str:
+        """Why it ended, in a sentence."""
+        code = self.child.wait()
+        return f"it {process.ending_words(code, self._kills)}." if code < 0 else reason(self.stderr.text())
+
+
 class _Group:
-    """torchrun and its processes."""
+    """The processes of a run."""
 
     def __init__(
         self, job: Job, control: LineControl, home: Path, grace: float, folder: Path | None, resume: Path | None
@@ -129,8 +170,11 @@ class _Group:
         self.job, self.control, self._home, self._grace = job, control, home, grace
         self._folder, self._resume = folder, resume
         self._changed, self._kept = "", resume is not None
-        self._agent: subprocess.Popen[bytes] | None = None
-        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._store: TemporaryFolder | None = None
+        self._ranks: list[_Rank] = []
+        self._ended: list[_Rank] = []  # in the order in which they did
+        self._ends_at: float | None = None  # when those that are left are ended
+        self._lines: queue.SimpleQueue[bytes | _Rank | None] = queue.SimpleQueue()
         self._clock = Clock()
         self._mark = uuid4().hex
         self._count = 0
@@ -167,11 +211,9 @@ class _Group:
                 event = replace(event, changed=self._changed)
             self._kept = self._kept or (isinstance(event, Saved) and not event.problem)
             yield event
-        assert self._agent is not None
         if ending is None:
             yield self._failed(reader)
             return
-        self._agent.wait()
         self._hand_over(ending)
         yield ending
 
@@ -204,21 +246,24 @@ class _Group:
         return ["--resume", str(path)]
 
     def _start(self, arguments: list[str], place: Place, threads: int | None) -> None:
-        extra = {"OMP_NUM_THREADS": str(_threads(place, threads)), MARK: self._mark}
+        self._store = TemporaryFolder()  # mode 0700
+        extra = {"OMP_NUM_THREADS": str(_threads(place, threads)), MARK: self._mark, **on_loopback()}
+        extra["WORLD_SIZE"] = str(place.processes)
         if place.launch_blocking:
             extra["CUDA_LAUNCH_BLOCKING"] = "1"
-        torchrun = ["-P", "-m", "app.remote.agent", "--standalone", "--nproc-per-node", str(place.processes)]
-        self._agent = agent = process.start([*torchrun, *arguments], extra)
-        assert agent.stdin is not None and agent.stdout is not None and agent.stderr is not None
-        self._stderr = process.Told(agent.stderr)
-        threading.Thread(target=self._read, args=(agent.stdout,), name="lines of a run", daemon=True).start()
+        arguments = [*arguments, "--store", str(Path(self._store.name) / "store")]
+        for number in range(place.processes):
+            self._ranks.append(_Rank(number, arguments, extra, self._lines.put))
+        stdout = self._ranks[0].child.stdout
+        threading.Thread(target=self._read, args=(stdout,), name="lines of a run", daemon=True).start()
         self.control.connect(self._say)
 
     def _say(self, word: str) -> None:
-        assert self._agent is not None and self._agent.stdin is not None
+        stdin = self._ranks[0].child.stdin
+        assert stdin is not None
         try:
-            self._agent.stdin.write(f"{word}\n".encode())
-            self._agent.stdin.flush()
+            stdin.write(f"{word}\n".encode())
+            stdin.flush()
         except (OSError, ValueError):
             return  # it is gone, which its reader finds out and tells
 
@@ -228,17 +273,24 @@ class _Group:
         self._lines.put(None)
 
     def _told(self) -> Iterator[bytes]:
-        """The lines of the processes until there are no more, or until they are not let go on."""
-        assert self._agent is not None
-        while True:
+        """The lines of the first process until all have ended, or until they are not let go on."""
+        there = True
+        while there or len(self._ended) < len(self._ranks):
             try:
                 line = self._lines.get(timeout=LOOK)
             except queue.Empty:
                 line = b""
             if line is None:
-                return
-            if line:
+                there = False
+            elif isinstance(line, _Rank):
+                self._ended.append(line)
+                if self._ends_at is None and (line.failed or line is self._ranks[0]):
+                    self._ends_at = monotonic() + OTHERS
+            elif line:
                 yield line
+            if self._ends_at is not None and monotonic() > self._ends_at:
+                self._end()  # what is left of them waits for one that is gone
+                self._ends_at = math.inf
             at = self.control.stopped_at
             if at is not None and monotonic() - at > self._grace:
                 self._late = True
@@ -250,15 +302,19 @@ class _Group:
         self.control.finish(Result(ending.reason, ending.epoch, ending.steps, weights))
 
     def _failed(self, reader: Reader) -> Failed:
-        assert self._agent is not None
         if self._late:
             how = f"had not stopped {self._grace:.0f} seconds after they were told to, and were ended"
             message = f"The {self._count} processes {how}."
             return Failed("process", message, self._cure, "", None, reader.epoch, reader.step)
-        self._agent.wait()
-        told = self._stderr.text()
-        message = f"One of the {self._count} processes failed after step {reader.step:,}: {reason(told)}"
-        return Failed("process", message, self._cure, told, None, reader.epoch, reader.step)
+        culprit = self._culprit()
+        message = f"One of the {self._count} processes failed after step {reader.step:,}: {culprit.reason()}"
+        return Failed("process", message, self._cure, culprit.stderr.text(), None, reader.epoch, reader.step)
+
+    def _culprit(self) -> _Rank:
+        """The one that failed first, and of itself: the others lose their connection to it."""
+        failed = [rank for rank in self._ended if rank.failed] or self._ended
+        own = (rank for rank in failed if rank.killed or not _LOST_OTHER.search(rank.reason()))
+        return next(own, failed[0])
 
     @property
     def _cure(self) -> str:
@@ -266,27 +322,25 @@ class _Group:
 
     def close(self) -> None:
         """Leave none of them behind."""
-        agent = self._agent
-        if agent is not None:
-            self._end(agent)
-        self.control.finish(Result("failed", 0, 0, None)) if self.control.result is None else None
+        self._end()
+        for rank in self._ranks:
+            rank.child.wait()
+            if rank.child.stdin is not None:
+                with suppress(OSError):  # nobody read the last word
+                    rank.child.stdin.close()
+        if self._store is not None:
+            self._store.cleanup()
+        if self.control.result is None:
+            self.control.finish(Result("failed", 0, 0, None))
 
-    def _end(self, agent: subprocess.Popen[bytes]) -> None:
-        assert agent.stdin is not None
-        try:
-            agent.stdin.close()
-        except OSError:
-            pass  # nobody read the last word
-        if agent.poll() is None:
-            end_marked(self._mark)  # torchrun ends when its processes have
-        try:
-            agent.wait(5.0)
-        except subprocess.TimeoutExpired:
-            agent.kill()
-            agent.wait()
-        end_marked(self._mark)
+    def _end(self) -> None:
+        for rank in self._ranks:
+            rank.child.kill()
+        end_marked(self._mark)  # and what they have started
 
 
+OTHERS = 2.0  # seconds in which the others may end by themselves when one has failed, or the first has ended
+_LOST_OTHER = re.compile(r"closed by peer|reset by peer|Broken pipe|\[\S*gloo\S*\]|NCCL|Timed out waiting", re.I)
 _LOST = "No checkpoint was taken, so what it learnt is lost. Set save_every to have one every so many steps."
 
 
@@ -296,11 +350,13 @@ def _threads(place: Place, threads: int | None) -> int:
 
 
 def reason(told: str) -> str:
-    """The line that says most: the last of a traceback, or of what was written."""
+    """The line that says most: the last of an error, or of what was written.
+
+    >>> reason("a warning\\n[rank0]: Traceback\\n[rank0]: ValueError: 3")
+    'ValueError: 3'
+    """
     lines = [line.strip() for line in told.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith(("[rank0]:", "[rank1]:")) or "Error:" in line]
-    own = [line for line in lines if line.startswith("The loss of step")]
-    chosen = (own or [line for line in errors if "ChildFailedError" not in line] or lines or ["it said nothing"])[-1]
+    chosen = ([line for line in lines if line.startswith("[rank")] or lines or ["it said nothing"])[-1]
     return chosen.partition("]: ")[2] if chosen.startswith("[rank") else chosen
 
 

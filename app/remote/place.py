@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Place:
-    """`processes` is 0 for a thread of this process, 1 for a process of its own, and more for as many of torchrun's.
+    """`processes` is 0 for a thread of this process, 1 for a process of its own, and more for as many on this machine.
 
     `launch_blocking` sets CUDA_LAUNCH_BLOCKING=1 for a process of its own: every kernel is waited for, so an error of
     CUDA shows at the line that caused it, and everything is slower. A run that is `watched` is somewhere else, and its

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -20,37 +20,38 @@ PARENT = "TAPEDECK_PARENT"
 _PR_SET_PDEATHSIG = 1
 
 
-def start(arguments: list[str], extra: Mapping[str, str], cwd: Path | None = None) -> subprocess.Popen[bytes]:
+def start(
+    arguments: list[str], extra: Mapping[str, str], cwd: Path | None = None, *, quiet: bool = False
+) -> subprocess.Popen[bytes]:
     """Start `python <arguments>` with pipes, in a session of its own, so that Ctrl+C in a terminal is left to us.
 
-    The program's packages are found as they are here. Raises OSError.
+    A `quiet` one has a pipe for stderr alone. The program's packages are found as they are here. Raises OSError.
     """
     paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), PARENT: str(os.getpid()), **extra}
     pipe, window = subprocess.PIPE, getattr(subprocess, "CREATE_NO_WINDOW", 0)
+    talk = subprocess.DEVNULL if quiet else pipe
     return subprocess.Popen(
-        [sys.executable, *arguments], stdin=pipe, stdout=pipe, stderr=pipe, env=environment, cwd=cwd,
+        [sys.executable, *arguments], stdin=talk, stdout=talk, stderr=pipe, env=environment, cwd=cwd,
         start_new_session=os.name == "posix", creationflags=window,
     )  # fmt: skip
 
 
-def die_with_parent(how: signal.Signals | None = None) -> None:
-    """Have the kernel end this process when the one that started it is gone; where it cannot, the pipe's end tells.
-
-    `how` is the signal that it sends, SIGKILL unless told otherwise.
-    """
+def die_with_parent() -> None:
+    """Have the kernel end this process when the one that started it is gone; where it cannot, the pipe's end tells."""
     parent = os.environ.pop(PARENT, "")
     if sys.platform != "linux" or not parent:
         return
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, how or signal.SIGKILL)
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != int(parent):  # it went before we asked
         os._exit(1)
 
 
 class Told:
-    """Reads what a process writes to stderr, passes it on to ours, and keeps the end of it."""
+    """Reads what a process writes to stderr, passes on to ours the lines that `passes`, and keeps the end of it."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    def __init__(self, stream: IO[bytes], passes: Callable[[str], bool] = lambda _line: True) -> None:
+        self._passes = passes
         self._lines: deque[str] = deque(maxlen=KEPT)
         self._thread = threading.Thread(target=self._read, args=(stream,), name="stderr of a run", daemon=True)
         self._thread.start()
@@ -59,7 +60,7 @@ class Told:
         for line in stream:
             text = line.decode("utf-8", "replace")
             self._lines.append(text)
-            if sys.stderr is not None:
+            if sys.stderr is not None and self._passes(text):
                 sys.stderr.write(text)
 
     def text(self) -> str:

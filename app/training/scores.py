@@ -55,7 +55,7 @@ class Score:
 
     @property
     def quiet(self) -> dict[str, bool]:
-        """Arguments of no metric's own: labels are right, and under torchrun every process validates all samples."""
+        """Arguments of no metric's own: labels are right, and of several processes every one validates all samples."""
         return {**({"validate_args": False} if self.by_class else {}), "sync_on_compute": False}
 
 

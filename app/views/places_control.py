@@ -28,8 +28,8 @@ TIPS = {
     "happened. One process waits with PyTorch loaded, so that a run begins at once",
     "here": "The same numbers, and no memory for a second PyTorch. It shares the interpreter with the window, and a "
     "crash in native code, or of memory, takes the window along",
-    "several": "The exported train.py under torchrun: every batch is dealt out, gradients are averaged by "
-    "DistributedDataParallel (gloo on the CPU, nccl on CUDA)",
+    "several": "The exported train.py in several processes of this machine, which nobody else can reach: every batch "
+    "is dealt out, gradients are averaged by DistributedDataParallel (gloo on the CPU, nccl on CUDA)",
 }
 BLOCKING_TIP = (
     "CUDA_LAUNCH_BLOCKING=1, for runs in other processes: an error of CUDA shows at the line that caused it, "
