@@ -311,7 +311,7 @@ def _change(playback: Playback, request: Edit) -> Any:
     gradient = playback.gradient(request.node, request.output_nr)
     if gradient is None:
         raise ValueError(f"No gradient has arrived at node {request.node} yet. Go on to a step before it.")
-    changed = gradient.to_dense().clone() if gradient.is_sparse else gradient.clone()
+    changed = gradient.to_dense().clone()
     changed[request.index if request.index else ...] = request.amount
     return changed
 

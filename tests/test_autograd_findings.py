@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
 import torch
 from torch import nn
 
 from app.autograd.findings import LOOKED_FOR, STAGES, Finding, find_all
+from app.autograd.sparse import parts_of
 from app.autograd.subject import Subject
 
 Y = torch.tensor([0, 1, 1])
@@ -117,3 +121,79 @@ def test_outputs_themselves_are_looked_into_too() -> None:
     output = model(torch.ones(3, 4))
     (real,) = torch.autograd.grad(output, [model[2].weight], torch.eye(3)[:, :2])
     assert weight is not None and abs(weight - float(real.norm())) < 1e-6
+
+
+class Root(nn.Module):
+    """A linear layer, and what is made of its output."""
+
+    def __init__(self, then: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.fc, self.then = nn.Linear(4, 2), then
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.then(self.fc(x))
+
+
+def not_finite(model: nn.Module) -> list[str]:
+    return [one.sentence for one in find_all(subject(model)).found if one.kind == "non-finite"]
+
+
+def test_what_is_not_finite_and_is_dropped_on_the_way_is_no_error() -> None:
+    def constant(h: torch.Tensor) -> torch.Tensor:
+        return torch.where(h.isnan(), torch.tensor(float("nan")).log(), h)
+
+    def masked(h: torch.Tensor) -> torch.Tensor:
+        return torch.where(h > 0, h, h.detach().clamp(max=0).sqrt()).nan_to_num()
+
+    def logits(h: torch.Tensor) -> torch.Tensor:
+        return h + torch.logdet(torch.eye(2) + 0 * h[:2])
+
+    assert [not_finite(Root(then)) for then in (constant, masked, logits)] == [[], [], []]
+
+
+def test_what_was_dropped_and_comes_back_in_the_gradient_is_told_with_its_origin() -> None:
+    sentences = not_finite(Root(lambda h: torch.where(h > 0, h, (h - h).sqrt())))
+    assert any("Going forward" not in one and "SqrtBackward0" in one for one in sentences)
+    sentences = not_finite(Root(lambda h: torch.where(h > 0, h, (h - h).log())))
+    assert any("Going forward, log" in one and "Inf" in one for one in sentences), "where forward dropped it"
+
+
+def test_the_origin_of_what_reaches_the_loss_is_told_and_not_what_was_dropped_before_it() -> None:
+    def then(h: torch.Tensor) -> torch.Tensor:
+        unread = (h.detach() - h.detach()).log()
+        return torch.where(unread > 0, unread, h) / (h.sum() - h.sum())
+
+    (forward, *_) = not_finite(Root(then))
+    assert "Going forward, div" in forward
+
+
+class Graphs(nn.Module):
+    """A layer over a graph whose neighbours lie in a sparse matrix of some layout."""
+
+    def __init__(self, layout: torch.layout) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        block = (2, 2) if layout in (torch.sparse_bsr, torch.sparse_bsc) else None
+        self.register_buffer("near", torch.eye(4).roll(1, 0).to_sparse(layout=layout, blocksize=block))
+        self.fc = nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sparse.mm(self.near, self.fc(x)) if self.near.is_sparse else self.near @ self.fc(x)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr],
+                         ids=lambda layout: str(layout).removeprefix("torch."))  # fmt: skip
+def test_sparse_layouts_are_looked_into_and_weighed_with_their_indices(layout: torch.layout) -> None:
+    graphs = Subject(Graphs(layout), (torch.randn(4, 4),))
+    said = [(one.kind, one.title) for one in find_all(graphs).found]
+    # torch itself has no backward of it here; findings of another kind would send somebody looking for a write.
+    assert said == ([("failed", "backward")] if layout is torch.sparse_bsr else [])
+    with graphs.hold() as graph:
+        kept = {storage.id: storage for storage in graph.tape.storages}
+        near = {one.storage for node in graph.tape.nodes for one in node.saved if kept[one.storage].kind == "buffer"}
+    matrix = graphs.model.near
+    blocks = parts_of(matrix)
+    assert len(blocks) == (2 if layout is torch.sparse_coo else 3)
+    assert sum(kept[one].bytes for one in near) == sum(block.untyped_storage().nbytes() for block in blocks)

@@ -264,3 +264,67 @@ def test_tensors_that_a_net_makes_itself_are_double_too() -> None:
 
     assert check_net(Subject(Cell(), (X,)), budget=60).passed
     assert torch.get_default_dtype() is torch.float32
+
+
+class Off(torch.autograd.Function):
+    """The identity; its gradient is larger by the part `amount` than it should be."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, amount: float) -> torch.Tensor:
+        ctx.amount = amount
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return grad * (1 + ctx.amount), None
+
+
+@pytest.mark.parametrize(("scale", "amount", "right", "told"), [
+    (0.0, 1.1e-10, True, False), (0.0, 5e-6, True, True), (0.0, 2e-5, False, False),
+    (1.0, 9e-4, True, False), (1.0, 1.2e-3, False, False),
+])  # fmt: skip
+def test_tolerances_are_those_of_torch(scale: float, amount: float, right: bool, told: bool) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return Off.apply(x * scale if scale else x, amount) if scale else Off.apply(x, amount) - x
+
+    x = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+    report = check_function(function, x, name="off")
+    assert report.passed is right
+    assert torch.autograd.gradcheck(function, (x,), raise_exception=False) is right
+    assert any("absolute tolerance" in text for text in report.sentences) is told
+
+
+class OneByOne(torch.autograd.Function):
+    """x and 2x, with a gradient that is right for both together and wrong for each alone."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        ctx.set_materialize_grads(False)
+        return x.clone(), 2 * x
+
+    @staticmethod
+    def backward(ctx: Any, one: Any, two: Any) -> torch.Tensor | None:  # type: ignore[override]
+        return one + 2 * two if one is not None and two is not None else one
+
+
+def test_each_output_is_derived_alone() -> None:
+    x = torch.tensor([0.5, 2.0], dtype=torch.float64, requires_grad=True)
+    assert not torch.autograd.gradcheck(OneByOne.apply, (x,), raise_exception=False)
+    report = check_function(OneByOne.apply, x)
+    assert not report.passed and report.worst is not None and report.worst.output == 1
+    assert "in backward of output 2, and" in report.sentences[0]
+
+
+def test_complex_inputs_are_checked_by_both_of_their_parts() -> None:
+    x = torch.tensor([1 + 2j, 0.5 - 1j], dtype=torch.complex64)
+    report = check_function(lambda x: (x * x.conj()).real + x.imag, x, name="square")
+    assert report.passed and [(one.name, one.shape, one.checked) for one in report.inputs] == [("input 0", (2, 2), 4)]
+    assert not check_function(lambda x: Forgetful.apply(x).abs(), x, name="forgetful").passed
+
+
+@pytest.mark.parametrize("function", [torch.frac, lambda x: torch.fmod(x, 1.5), lambda x: x % 1.5])
+def test_a_wrong_gradient_behind_a_remainder_is_no_kink(function: Any) -> None:
+    x = torch.tensor([0.3, 1.7, -2.2])
+    assert check_function(function, x, name="remainder").passed
+    assert not check_function(lambda x: Forgetful.apply(function(x)), x, name="remainder").passed
+    assert check_function(function, torch.tensor([3.0]), name="remainder").kinks

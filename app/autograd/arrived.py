@@ -12,6 +12,7 @@ import torch
 
 from app.autograd.calling import added
 from app.autograd.measure import measure, products
+from app.autograd.sparse import parts_of
 from app.autograd.steps import FanIn, Share
 from app.autograd.tape import Tape
 
@@ -163,7 +164,7 @@ def tensor_bytes(tensor: Tensor) -> int:
     """The memory behind a tensor: that of an expanded one is small."""
     if tensor.layout is torch.strided:
         return tensor.untyped_storage().nbytes()
-    return int(tensor._values().nbytes + tensor._indices().nbytes) if tensor.is_sparse else 0
+    return sum(part.nbytes for part in parts_of(tensor))
 
 
 def fan_in(node: int, output_nr: int, arrived: Arrived) -> FanIn:

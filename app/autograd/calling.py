@@ -126,7 +126,7 @@ def zeros_like(metadata: Any) -> Tensor:
 
 def added(one: Tensor, other: Tensor) -> Tensor:
     """The sum of what has arrived and what comes, as the engine adds them: a sparse one is added to the dense one."""
-    return other + one if one.is_sparse and not other.is_sparse else one + other
+    return other + one if one.layout is not torch.strided and other.layout is torch.strided else one + other
 
 
 def may_draw(node: Any) -> bool:

@@ -14,14 +14,13 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch.autograd.graph import get_gradient_edge
 from torch.nn import Module, Parameter
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
 from app.autograd.places import Place, Places
-from app.autograd.walk import is_accumulate, short_name
+from app.autograd.walk import edge_of, is_accumulate, short_name
 from app.source import Source
 
 # Results that come from a tensor's form and not from its values, and calls that are about the tensor itself.
@@ -246,7 +245,7 @@ class CutWatcher:
         if not parameter.requires_grad:
             return (), None
         users = self._users()
-        node, way = get_gradient_edge(parameter).node, []
+        node, way = edge_of(parameter)[0], []
         while users.get(node):
             node = max(users[node], key=lambda user: user._sequence_nr())
             way.append(node)

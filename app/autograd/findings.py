@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from msgspec.structs import replace as with_values
 
@@ -13,12 +14,13 @@ from app.autograd.gain import Ladder, Lost, ladder
 from app.autograd.gradient_paths import GradAnswer, GradientPaths, find_paths
 from app.autograd.grouping import group_by_layer
 from app.autograd.mutation import Broken, Mutations, find_broken
-from app.autograd.nonfinite import ForwardWatch, NonFinite, first_backward
+from app.autograd.nonfinite import ForwardWatch, NonFinite, all_finite, first_backward
 from app.autograd.places import Place
 from app.autograd.playback import Playback, StepFailed
 from app.autograd.record import record
 from app.autograd.subject import Subject, gradients_kept, run_backward
 from app.autograd.tape import Tape
+from app.autograd.walk import is_accumulate
 
 STAGES = (
     "Looking for NaN and Inf going forward",
@@ -101,8 +103,12 @@ def find_all(
         return not cancelled()
 
     try:
+        suspect: NonFinite | None = None
         if stage(0):
-            found += _forward(subject)
+            suspect, reached = _forward(subject)
+            if reached is not None:
+                found.append(_non_finite(subject, reached))
+                suspect = None
         broken: Mutations | None = None
         if stage(1):
             broken = find_broken(subject)
@@ -114,6 +120,8 @@ def find_all(
             found += _of_paths(paths)
         if not any(one.severity == "error" and one.kind in ("in place", "failed") for one in found) and stage(3):
             tape, rungs, more = _backward(subject)
+            if suspect is not None and any(one.kind == "non-finite" for one in more):
+                found.append(_non_finite(subject, suspect))  # dropped by the forward, and back in the gradients
             found += more
     except ForwardFailed as failed:
         where = f"line {failed.line}" if failed.line is not None else "The net"
@@ -126,12 +134,22 @@ def find_all(
     return Findings(tuple(found), tape, paths, rungs, cancelled())
 
 
-def _forward(subject: Subject) -> Iterator[Finding]:
-    watch = ForwardWatch(subject.source, subject.model)
-    with subject.hold(around=watch):
-        pass
-    if watch.found is not None:
-        yield _non_finite(subject, watch.found)
+def _forward(subject: Subject) -> tuple[NonFinite | None, NonFinite | None]:
+    """The first NaN or Inf of a forward pass, and the one that reached what the net answers, the loss or a buffer.
+
+    What was dropped on the way there, such as a constant in a `torch.where`, spoils nothing.
+    """
+    watch, outputs = ForwardWatch(subject.source, subject.model), list[Any]()
+    sound = [buffer for buffer in subject.model.buffers() if all_finite([buffer])]
+    answer = subject.model.register_forward_hook(lambda _model, _inputs, output: outputs.append(output))
+    try:
+        with subject.hold(around=watch) as graph:
+            reached = watch.reached((outputs, graph.ends))
+            if reached is None and not all_finite(sound):
+                reached = watch.found
+    finally:
+        answer.remove()
+    return watch.found, reached
 
 
 def _non_finite(subject: Subject, found: NonFinite) -> Finding:
@@ -145,7 +163,9 @@ def _non_finite(subject: Subject, found: NonFinite) -> Finding:
 def _in_place(subject: Subject, mutations: Mutations) -> Iterator[Finding]:
     for broken in mutations.broken:
         yield _broken(subject, mutations.tape, broken)
-    if mutations.error and mutations.first is None:
+    if mutations.error and "inplace operation" not in mutations.error:
+        yield Finding("failed", "error", "backward", f"Backward fails: {mutations.error.partition(chr(10))[0]}")
+    elif mutations.error and mutations.first is None:
         cure = "Look for a write into a slice or a view of it, and put .clone() on what is written to."
         text = f"Backward fails: {mutations.error}"
         yield Finding("in place", "error", "backward", text, cure)
@@ -207,13 +227,14 @@ def _backward(subject: Subject) -> tuple[Tape, Ladder | None, list[Finding]]:
                 error = run_backward(graph)
             norms = recorder.finish()
             grads = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+            spoiled = not all_finite(node.variable.grad for node in graph.nodes if is_accumulate(node))
             if error:
                 return tape, None, [Finding("failed", "error", "backward", f"Backward fails: {error}")]
             dead += [one for one in dead_units(graph, grads) if one.what != "activation"]
     rungs = ladder(by_module(tape), norms)
     found = [_lost(tape, lost) for lost in rungs.lost if lost.kind != "non_finite"]
     found += _dead(tape, dead)
-    if norms.first_non_finite is not None:
+    if spoiled:
         found += _first_backward(subject)
     return tape, rungs, found
 

@@ -12,9 +12,11 @@ from app.autograd.places import Place
 class Element:
     """One element of one input: backward's derivative beside that of finite differences in double precision.
 
-    `error` is |analytic - numeric| over what is allowed for it (1e-4 of the larger, and rounding): up to 1 is fine.
-    `relative` is the difference over the largest gradient of the input. `kink` says why the two need not agree, None
-    where they must. `index` is empty for a derivative along a random direction of the whole input.
+    `error` is |analytic - numeric| over what is allowed for it, as in `torch.autograd.gradcheck` (1e-5, 1e-3 of the
+    numeric one) and rounding: up to 1 is fine. `relative` is the difference over the largest gradient of the input.
+    `kink` says why the two need not agree, None where they must. `tiny` says that they differ by more than rounding and
+    by more than 1e-3, and the 1e-5 alone allow it. `output` is the one that was derived, where there are several.
+    `index` is empty for a derivative along a random direction of the whole input, of length 1.
     """
 
     input: str
@@ -24,10 +26,17 @@ class Element:
     error: float
     relative: float
     kink: Kink | None = None
+    tiny: bool = False
+    output: int | None = None
 
     @property
     def fine(self) -> bool:
         return self.error <= 1 or self.kink is not None
+
+    @property
+    def of_output(self) -> str:
+        """For a sentence: " of output 2", "" where there is one alone."""
+        return "" if self.output is None else f" of output {self.output + 1}"
 
 
 @dataclass(frozen=True)
@@ -120,13 +129,25 @@ def _sentences(report: GradcheckReport) -> list[str]:
     else:
         found.append(
             f"The gradient of {report.what} is wrong: {worst.input}{_at(worst.index)} has {worst.analytic:.6g} in "
-            f"backward, and finite differences give {worst.numeric:.6g}."
+            f"backward{worst.of_output}, and finite differences give {worst.numeric:.6g}."
         )
     found += [f"{place.op} {place.where} draws random numbers: the check gave it the same ones at each call."
               for place in report.random]  # fmt: skip
     found += [kink.sentence + " Finite differences and backward may differ there, and neither is wrong."
               for kink in report.kinks]  # fmt: skip
-    return found + _on_precision(report)
+    return found + _on_tiny(report) + _on_precision(report)
+
+
+def _on_tiny(report: GradcheckReport) -> list[str]:
+    """That a check passed by the absolute tolerance alone."""
+    tiny = [one for given in report.inputs for one in (given.worst, given.direction)
+            if one is not None and one.tiny and one.fine and one.kink is None]  # fmt: skip
+    if not tiny or not report.passed:
+        return []
+    one = max(tiny, key=lambda one: one.error)
+    return [f"{one.input}{_at(one.index)} has {one.analytic:.3g} in backward and {one.numeric:.3g} by finite "
+            "differences: both so near to 0 that the absolute tolerance of 1e-05 (as in torch.autograd.gradcheck) "
+            "allows it. Scale the loss up to check it more closely."]  # fmt: skip
 
 
 def _on_precision(report: GradcheckReport) -> list[str]:

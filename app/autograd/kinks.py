@@ -20,10 +20,11 @@ _AT_ZERO = frozenset(
 _WITH_BOUNDS = frozenset("clamp clamp_ clip hardtanh hardtanh_ relu6 hardsigmoid hardswish clamp_min clamp_max".split())
 _POOLS = {"max_pool1d": F.max_pool1d_with_indices, "max_pool2d": F.max_pool2d_with_indices,
           "max_pool3d": F.max_pool3d_with_indices}  # fmt: skip
-_STEPS = frozenset("round round_ floor floor_ ceil ceil_ trunc trunc_ frac fmod remainder heaviside".split())
+_STEPS = frozenset("round round_ floor floor_ ceil ceil_ trunc trunc_ heaviside".split())
+_QUOTIENTS = frozenset(("fmod", "remainder", "frac"))
 _EXTREMES = frozenset("max min amax amin maximum minimum median kthvalue sort topk".split())
 _DISTANCES = frozenset("l1_loss smooth_l1_loss huber_loss hinge_embedding_loss margin_ranking_loss".split())
-KINKED = _AT_ZERO | _WITH_BOUNDS | frozenset(_POOLS) | _STEPS | _EXTREMES | _DISTANCES
+KINKED = _AT_ZERO | _WITH_BOUNDS | frozenset(_POOLS) | _STEPS | _QUOTIENTS | _EXTREMES | _DISTANCES
 RANDOM = frozenset(
     """dropout dropout_ dropout1d dropout2d dropout3d alpha_dropout feature_dropout feature_alpha_dropout native_dropout
     rand randn randint randperm rand_like randn_like randint_like bernoulli bernoulli_ multinomial normal normal_
@@ -98,6 +99,9 @@ def _side(name: str, args: Any, kwargs: Any, result: Any) -> tuple[Tensor, int]:
         return torch.sign(x - other), int((x == other).sum())
     if name in _WITH_BOUNDS:
         return result.detach() == x, 0
+    if name in _QUOTIENTS:  # its kinks are where another whole quotient begins
+        divisor = args[1] if len(args) > 1 else kwargs.get("other", 1)
+        return ((x - result.detach()) / divisor).round(), int((result.detach() == 0).sum())
     if name in _STEPS:
         return result.detach(), int((result.detach() == x).sum())
     indices = getattr(result, "indices", None)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from app.autograd.sparse import values_of as stored_values
 from app.autograd.steps import GradStats
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def values_of(gradient: Tensor) -> Tensor:
     """The stored values of a gradient, detached: those of a sparse one once each, magnitudes of a complex one."""
     values = gradient.detach()
     if values.layout is not torch.strided:
-        values = values.coalesce().values() if values.layout is torch.sparse_coo else values.values()
+        values = stored_values(values.coalesce() if values.layout is torch.sparse_coo else values)
     return values.abs() if values.is_complex() else values
 
 

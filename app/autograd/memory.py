@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from app.autograd.sparse import parts_of
 from app.autograd.tape import Saved, Storage
 from app.frozen import FrozenMap
 
@@ -39,7 +40,7 @@ class StorageTable:
     def mark(self, tensors: Iterable[Any], kind: str) -> None:
         """Say what the blocks behind `tensors` are; the first word counts."""
         for tensor in tensors:
-            for part in _plain_parts(tensor):
+            for part in parts_of(tensor):
                 self.kinds.setdefault(part.untyped_storage()._cdata, kind)
 
     def number(self, tensor: Any, holder: int) -> int:
@@ -102,10 +103,10 @@ class SavedReader:
         return tuple(found)
 
     def _add(self, found: list[Saved], name: str, tensor: Any, holder: int, version: int | None = None) -> None:
-        """Put what a tensor keeps behind `found`: a sparse one has two parts."""
+        """Put what a tensor keeps behind `found`: a sparse one has several parts."""
         table, shape, dtype = self.table, tuple(map(int, tensor.shape)), _dtype_name(tensor.dtype)
         now = None if tensor.is_inference() else tensor._version
-        for part in _plain_parts(tensor):
+        for part in parts_of(tensor):
             storage = table.number(part, holder)
             found.append(Saved(name, shape, dtype, part.nbytes, table.sorts[storage], storage, version, now))
 
@@ -199,15 +200,6 @@ def _saved_version(node: Any, attribute: str, tensor: Any, count: int) -> int | 
 
 def _tensors_in(value: Any) -> Iterator[Any]:
     return (leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor))
-
-
-def _plain_parts(tensor: Any) -> tuple[Any, ...]:
-    """The dense tensors behind a tensor: itself, or the indices and values of a sparse one."""
-    if tensor.layout is torch.strided:
-        return (tensor,)
-    if tensor.layout is torch.sparse_coo:
-        return tensor._indices(), tensor._values()
-    return (tensor.values(),)
 
 
 @lru_cache(maxsize=256)

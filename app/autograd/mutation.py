@@ -26,6 +26,7 @@ from app.autograd.clones import Cure, cure_of
 from app.autograd.cuts import custom_node
 from app.autograd.memory import raw_saved
 from app.autograd.places import Place, Places
+from app.autograd.sparse import parts_of
 from app.autograd.subject import Subject, gradients_kept, run_backward
 from app.autograd.tape import Tape
 from app.autograd.walk import LEAF_SEQUENCE, short_name
@@ -137,7 +138,8 @@ class WriteWatcher:
         self._parameters: dict[int, str] = {}
         if model is not None:
             for parameter in model.parameters():
-                self._parameters[parameter.untyped_storage()._cdata] = self._names[id(parameter)]
+                for part in parts_of(parameter):
+                    self._parameters[part.untyped_storage()._cdata] = self._names[id(parameter)]
 
     def __enter__(self) -> WriteWatcher:
         self.places.__enter__()
@@ -180,16 +182,15 @@ class WriteWatcher:
         if not self.places.origins.listening:
             return
         for tensor in written_by(func, args, kwargs):
-            if tensor.layout is not torch.strided:
-                continue
             if self._calls:
                 started, place = self._calls[-1]
             else:
                 started, place = _sequence(), self.places.here(frame, func._schema.name.rpartition("::")[2])
             base = tensor._base if tensor._is_view() else None
             silent = tensor in self._data_aliases or (base is not None and base in self._data_aliases)
-            block = StorageWeakRef(tensor.untyped_storage())
-            self._writes.append(_Seen(block, place, started, custom_node(frame), silent, base is not None))
+            for part in parts_of(tensor):
+                block = StorageWeakRef(part.untyped_storage())
+                self._writes.append(_Seen(block, place, started, custom_node(frame), silent, base is not None))
 
     # -- afterwards ----------------------------------------------------------------------------------------------------
 
@@ -202,7 +203,7 @@ class WriteWatcher:
         found: list[Broken] = []
         for number, node in enumerate(nodes):
             for name, tensor, version, now in _kept(node):
-                blocks = by_block.get(tensor.untyped_storage()._cdata, []) if tensor.layout is torch.strided else []
+                blocks = [write for block in _blocks(tensor) for write in by_block.get(block, [])]
                 writes = [write for write in blocks if _after(write, node)]
                 if version is None:  # torch is content; a write through .data is all that can be wrong
                     writes = [write for write in writes if write.silent and name not in _NOT_READ]
@@ -216,7 +217,7 @@ class WriteWatcher:
     def _told(self, number: int, node: Any, name: str, tensor: Any, version: int | None, now: int,
               seen: list[_Seen]) -> Broken:  # fmt: skip
         place, silent = self.places.of(node), version is None
-        parameter = self._parameters.get(tensor.untyped_storage()._cdata, "")
+        parameter = next(filter(None, (self._parameters.get(block) for block in _blocks(tensor))), "")
         counts: dict[tuple[Place, bool, bool], int] = {}
         for write in seen:
             key = (write.place, write.silent, write.view)
@@ -266,6 +267,11 @@ def _kept(node: Any) -> Iterator[tuple[str, Any, int | None, int]]:
                 expected = None  # torch tells of the first of several
             else:
                 yield name, tensor, None, tensor._version
+
+
+def _blocks(tensor: torch.Tensor) -> list[int]:
+    """The memory blocks of a tensor: several of a sparse one."""
+    return [part.untyped_storage()._cdata for part in parts_of(tensor)]
 
 
 def _after(write: _Seen, node: Any) -> bool:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from app.autograd.sparse import parts_of
 from app.autograd.steps import Breaks
 
 if TYPE_CHECKING:
@@ -74,14 +76,17 @@ class ForwardWatch:
     """A context in which a forward pass runs; `found` is then the first operation that made a NaN or an Inf.
 
     An operation made a NaN if none of its inputs had one, and an Inf if all of them were finite. Infs that are put
-    there on purpose (the mask of an attention) do not count. Every operation is waited for: this is for looking, not
-    for training. Only the thread that entered it is watched.
+    there on purpose (the mask of an attention) do not count. `found` may have been dropped on the way (`torch.where`,
+    a constant that is not read): `reached` tells what is still in a tensor. Every operation is waited for: this is for
+    looking, not for training. Only the thread that entered it is watched.
     """
 
     def __init__(self, source: Source | None = None, model: nn.Module | None = None) -> None:
         self.found: NonFinite | None = None
         self._source, self._model = source, model
         self._mode: Any = None
+        # What made the NaN or the Inf in a memory block; the weak reference keeps its address from being used again.
+        self._origins: dict[int, tuple[StorageWeakRef, NonFinite]] = {}
 
     def __enter__(self) -> ForwardWatch:
         self._mode = _Watching(self)
@@ -92,26 +97,44 @@ class ForwardWatch:
         self._mode.__exit__(*exception)
         self._mode = None
 
-    def saw(self, func: Any, given: Any, kinds: tuple[bool, bool], answered: Any) -> None:
-        """An operation ran; `kinds` says whether what it was given had a NaN, an Inf."""
+    def reached(self, value: Any) -> NonFinite | None:
+        """What made a NaN or an Inf that is in one of the tensors in `value`; None where all are finite, or where they
+        hold an Inf that was put there on purpose."""
+        for tensor in _floating(value):
+            if not bool(tensor.isfinite().all()) and (origin := self._origin(tensor)) is not None:
+                return origin
+        return None
+
+    def saw(self, func: Any, kinds: tuple[bool, bool], before: NonFinite | None, answered: Any) -> None:
+        """An operation ran; `kinds` says whether what it was given had a NaN, an Inf, and `before` what made that."""
         nan, inf = _kinds(answered)
         name = func._schema.name.rpartition("::")[2].lstrip("_").removesuffix("_")
-        if name in _UNWRITTEN:
+        if name in _UNWRITTEN or not (nan or inf):
             return
+        origin = before
         if nan and not kinds[0]:
-            self._note(name, "NaN", True)
-        elif nan:
-            self._note(name, "NaN", False)
+            origin = self._made(name, "NaN", True)
+        elif nan and before is None:
+            origin = self._made(name, "NaN", False)
         elif inf and not any(kinds) and name not in _DELIBERATE:
-            self._note(name, "Inf", True)
+            origin = self._made(name, "Inf", True)
+        if origin is None:
+            return
+        self.found = self.found or origin
+        for tensor in _floating(answered):
+            if not bool(tensor.isfinite().all()):
+                storage = tensor.untyped_storage()
+                self._origins[storage._cdata] = (StorageWeakRef(storage), origin)
 
-    def _note(self, op: str, value: str, made_here: bool) -> None:
+    def _origin(self, tensor: Tensor) -> NonFinite | None:
+        known = self._origins.get(tensor.untyped_storage()._cdata)
+        return None if known is None else known[1]
+
+    def _made(self, op: str, value: str, made_here: bool) -> NonFinite:
         layer, line, inside = self._place(sys._getframe(3))
         node = self._source.node_at(line) if self._source is not None and line is not None else None
         known = self._source is not None or self._model is not None
-        self.found = NonFinite(
-            "forward", op, value, made_here, layer, node, line, in_loss=known and not inside
-        )
+        return NonFinite("forward", op, value, made_here, layer, node, line, in_loss=known and not inside)
 
     def _place(self, frame: FrameType | None) -> tuple[str, int | None, bool]:
         """(module path, line of the generated text, whether it is in the net) of what is being run."""
@@ -135,13 +158,18 @@ class _Watching(TorchDispatchMode):
         self._watch = watch
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        watching = self._watch.found is None
         # Asked before it runs: an operation in place changes what it was given.
-        kinds = _kinds((args, kwargs)) if watching else (False, False)
+        given = (args, kwargs)
+        kinds = _kinds(given)
+        before = self._watch.reached(given) if any(kinds) else None
         answered = func(*args, **(kwargs or {}))
-        if watching:
-            self._watch.saw(func, args, kinds, answered)
+        self._watch.saw(func, kinds, before, answered)
         return answered
+
+
+def all_finite(value: Any) -> bool:
+    """Whether no tensor in `value` has a NaN or an Inf."""
+    return all(bool(tensor.isfinite().all()) for tensor in _floating(list(value)))
 
 
 def _kinds(value: Any) -> tuple[bool, bool]:
@@ -156,5 +184,5 @@ def _kinds(value: Any) -> tuple[bool, bool]:
 def _floating(value: Any) -> Iterable[Tensor]:
     for leaf in tree_leaves(value):
         if isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex()):
-            if leaf.layout is torch.strided and leaf.numel() and leaf.device.type != "meta":
-                yield leaf.detach()
+            if leaf.numel() and leaf.device.type != "meta" and (parts := parts_of(leaf.detach())):
+                yield parts[-1]

@@ -10,6 +10,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from app.autograd.sparse import parts_of
+
 
 class Peak(TorchDispatchMode):
     """A context; afterwards `bytes` is the most that was alive at once of what operations made in it.
@@ -28,8 +30,9 @@ class Peak(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(result):
-            if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided:
-                self._add(leaf)
+            if isinstance(leaf, torch.Tensor):
+                for part in parts_of(leaf):
+                    self._add(part)
         return result
 
     def _add(self, tensor: torch.Tensor) -> None:
@@ -49,4 +52,4 @@ class Peak(TorchDispatchMode):
 
 
 def _keys(tensor: torch.Tensor) -> tuple[int, ...]:
-    return (tensor.untyped_storage()._cdata,) if tensor.layout is torch.strided else ()
+    return tuple(part.untyped_storage()._cdata for part in parts_of(tensor))

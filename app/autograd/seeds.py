@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
-from torch.autograd.graph import get_gradient_edge
+
+from app.autograd.walk import edge_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,8 +32,8 @@ def seeded(
             continue
         seed = _seed(number, end, None if seeds is None else seeds[number], seeds is None)
         if seed is not None:
-            edge = get_gradient_edge(end)
-            found.append(((places[edge.node], edge.output_nr), seed * scale if scale != 1.0 else seed))
+            node, output_nr = edge_of(end)
+            found.append(((places[node], output_nr), seed * scale if scale != 1.0 else seed))
     if not found:
         raise ValueError("No output is given a vector, so nothing would flow back. Give one at least.")
     return found

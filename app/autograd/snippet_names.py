@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from app.autograd import measure
 from app.autograd.snippets import NamedTensor
 from app.autograd.walk import short_name
 
@@ -97,8 +98,7 @@ def _row(name: str, tensor: Tensor) -> NamedTensor:
     grad = tensor.grad if tensor.is_leaf or tensor.retains_grad else None
     norm = None
     if grad is not None:
-        plain = grad.detach().coalesce().values() if grad.is_sparse else grad.detach()
-        norm = float(torch.linalg.vector_norm(plain.to(torch.complex128 if plain.is_complex() else torch.float64)))
+        norm = float(torch.linalg.vector_norm(measure.values_of(grad).double()))
     return NamedTensor(
         name,
         tuple(map(int, tensor.shape)),

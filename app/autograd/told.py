@@ -45,4 +45,4 @@ def _worst(one: Element | None) -> str:
         return ""
     where = f"at [{', '.join(map(str, one.index))}]" if one.index else "along a random direction"
     kink = ", where it is not differentiable" if one.kink is not None else ""
-    return f"; worst {where}: backward {one.analytic:.6g}, finite differences {one.numeric:.6g}{kink}"
+    return f"; worst {where}: backward{one.of_output} {one.analytic:.6g}, finite differences {one.numeric:.6g}{kink}"

@@ -31,16 +31,26 @@ def is_accumulate(node: Any) -> bool:
     return short_name(node) == ACCUMULATE
 
 
+def edge_of(tensor: Any) -> tuple[Any, int]:
+    """The node that a gradient of the tensor arrives at, and the number of its output: of a leaf AccumulateGrad."""
+    import torch
+    from torch.autograd.graph import get_gradient_edge
+
+    if tensor.grad_fn is None and tensor.layout is not torch.strided:  # torch takes a view of it, which not all have
+        with torch.enable_grad():
+            return tensor.clone().grad_fn.next_functions[0]
+    edge = get_gradient_edge(tensor)
+    return edge.node, edge.output_nr
+
+
 def walk(tensors: Iterable[Any], shapes: bool = True) -> tuple[list[Any], list[TapeEdge], tuple[int, ...]]:
     """Every node reachable from `tensors`, the edges between them, and the roots' indices.
 
     Without `shapes` the gradients on the edges are not asked for theirs, which takes half of the time. The list keeps
     the nodes alive while numbers are handed out: Python ids of dead nodes are used again.
     """
-    from torch.autograd.graph import get_gradient_edge
-
     # A tensor with a grad_fn is asked for it straight: its gradient edge takes as long as three nodes.
-    ends = (t.grad_fn or get_gradient_edge(t).node for t in tensors if t.requires_grad)
+    ends = (t.grad_fn or edge_of(t)[0] for t in tensors if t.requires_grad)
     nodes: list[Any] = list(dict.fromkeys(ends))
     index: dict[Any, int] = {node: number for number, node in enumerate(nodes)}
     roots = tuple(range(len(nodes)))

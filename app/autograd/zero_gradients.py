@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from app.autograd.live import LiveGraph
+from app.autograd.measure import values_of
 from app.autograd.subject import gradients_kept, run_backward
 from app.autograd.tape import Tape, TapeEdge, TapeNode
 
@@ -165,10 +166,8 @@ def _names_below(tape: Tape, node: int) -> list[str]:
 def _any(grad: Any) -> bool:
     if grad is None:
         return False
-    dense = grad.coalesce().values() if grad.is_sparse else grad
-    return bool(dense.any())
+    return bool(values_of(grad).any())
 
 
 def _norm(grad: Any) -> float:
-    dense = grad.coalesce().values() if grad.is_sparse else grad
-    return float(torch.linalg.vector_norm(dense.detach().double()))
+    return float(torch.linalg.vector_norm(values_of(grad).double()))
