@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from app import several_outputs
+from app import several_outputs, synthetic_data
 from app.builder.blocks import with_blocks
 from app.builder.catalog import Catalog, catalog
 from app.builder.checks import ACTIVATIONS, SOFTMAXES, plain_name
@@ -54,8 +54,7 @@ def problems(project: Project, analysis: Analysis) -> tuple[Problem, ...]:
     return (
         *_choices(project),
         *_data(project, source),
-        *_inputs(project.graph, source),
-        *outputs(project, analysis, source),
+        *_ends(project, analysis, source),
         *_learning(project.graph, analysis),
         *_training(project, analysis),
         *knob_problems(project, analysis, training_count(project.data), source),
@@ -95,8 +94,19 @@ def fit(project: Project, analysis: Analysis) -> Fit | None:
     return Fit(
         f"{gives} {source.dtype}, and {wants}.",
         f"{'×'.join(map(str, ('N', *shape)))} {dtype.name}, and it gives {given or kind or 'nothing yet'}.",
-        (*_inputs(project.graph, source), *outputs(project, analysis, source)),
+        _ends(project, analysis, source),
     )
+
+
+def _ends(project: Project, analysis: Analysis, source: SourceSpec) -> tuple[Problem, ...]:
+    """What the data have against inputs and outputs. Other data come first among the cures where the input is of
+    another shape: the net was made for others. What would change the net comes last."""
+    inputs, ends = _inputs(project.graph, source), outputs(project, analysis, source)
+    more = synthetic_data.cures(project.graph, analysis) if inputs or ends else ()
+    other = tuple(replace(one, cures=(*one.cures, *more)) for one in ends)
+    if not inputs:
+        return other
+    return tuple(replace(one, cures=(*more, *one.cures)) for one in (*inputs, *ends))
 
 
 def _data(project: Project, source: SourceSpec) -> list[Problem]:
@@ -207,9 +217,9 @@ def _inputs(graph: Graph, source: SourceSpec) -> list[Problem]:
     edits = (SetParam(node.id, "shape", source.shape), SetParam(node.id, "dtype", DType(source.dtype)))
     wanted = "×".join(map(str, source.shape))
     have = "×".join(map(str, shape or ())) or "nothing"
-    reason = f"{source.label} gives {source.dtype} of {wanted} a sample, {node.name} takes {dtype.name} of {have}."
+    reason = f"{source.label} has samples of {wanted} {source.dtype}; {node.name} expects {have} {dtype.name}."
     cure = Cure(f"Set shape to {wanted}", edits)
-    return [Problem("error", node.id, f"{node.name} does not take what the data give", reason, cures=(cure,))]
+    return [Problem("error", node.id, f"{node.name} does not match the data", reason, cures=(cure,))]
 
 
 def outputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[Problem]:

@@ -31,7 +31,7 @@ LEAVES = """
 # Values and pure functions over them.
 PURE = """
     project project_file run_file sheet_file library trust own_layers preflight several_outputs net_paths knob_checks
-    cpu_threads inspection examples early_imports builder data origin drawing_digest
+    cpu_threads inspection examples early_imports builder data origin drawing_digest synthetic_data
     training telemetry autograd export drawing layout graphviz_export state_dicts start_weights weights_files runs
     remote
 """
@@ -78,9 +78,11 @@ ARROWS = {
     "net_paths": "project builder",  # which modules there are to choose from
     "knob_checks": "project builder data.spec training net_paths",  # knobs of the training against net and data
     "several_outputs": "project builder data training.balance training.choices training.config",  # outputs and targets
+    "synthetic_data": "builder data.sources",  # data that fit a net, and cures that leave the net as it is
     "cpu_threads": "builder",  # how many a run takes that nobody chose a number for
     # Do net, data and loss fit.
-    "preflight": "project builder data training start_weights knob_checks several_outputs cpu_threads",
+    "preflight": "project builder data training start_weights knob_checks several_outputs"
+    " synthetic_data cpu_threads",
     "early_imports": "",  # by name, what the pages want
     "inspection": "builder data training autograd",  # one batch of the data through the net, for the tape
     "examples": "project project_file preflight builder data.sources",  # what is said of an example before it is opened

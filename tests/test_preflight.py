@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app import preflight
+from app import preflight, synthetic_data
 from app.builder.analysis import analyse
 from app.builder.catalog import catalog
 from app.builder.literals import DType
@@ -79,7 +79,29 @@ def test_an_input_of_another_shape_is_said_and_cured() -> None:
     wrong = project(*MLP, shape=(1, 9, 9))
     (problem,) = said(wrong)
     assert problem.severity == "error" and "1×8×8" in problem.reason
-    assert said(replace(wrong, graph=apply_cure(wrong.graph, catalog(), problem.cures[0]))) == ()
+    assert problem.cures[-1].label == "Set shape to 1×8×8", "what changes the net is offered last"
+    assert said(replace(wrong, graph=apply_cure(wrong.graph, catalog(), problem.cures[-1]))) == ()
+
+
+def test_a_net_made_for_other_data_is_offered_other_data_first() -> None:
+    wrong = project(("nn.Flatten", "flatten", {}), ("nn.Linear", "fc", {"out_features": 1000}), shape=(3, 16, 16))
+    first, second = said(wrong)
+    for problem in (first, second):
+        choose, synthetic, *others = problem.cures
+        assert choose.chooses_data and not choose.data and others
+        assert synthetic.label == "Synthetic data 3×16×16, 1,000 classes"
+        assert apply_cure(wrong.graph, catalog(), choose) == wrong.graph
+        assert said(replace(wrong, data=replace(wrong.data, **synthetic.data))) == (), "the net itself stays"
+
+
+@pytest.mark.parametrize(
+    "params", [{"shape": None}, {"shape": (4,), "dtype": DType("int64")}, {"shape": (4,), "batch": 1},
+               {"shape": (10**9, 10**9)}],
+)  # fmt: skip
+def test_synthetic_data_are_not_offered_where_none_fit(params: dict[str, Any]) -> None:
+    graph = net([("input", "x", params), ("output", "y", {})])
+    (cure,) = synthetic_data.cures(graph, analyse(graph))
+    assert cure.chooses_data
 
 
 def test_the_loss_of_the_project_decides_what_the_net_should_end_in() -> None:
@@ -137,9 +159,10 @@ def on_data(data: DataConfig, *layers: Any, shape: tuple[int, ...], dtype: str =
 
 
 def mended(wrong: Project) -> tuple[Problem, ...]:
-    """What is left once every cure there is was taken."""
+    """What is left once every cure of the net there is was taken."""
     for _ in range(4):
-        cures = [problem.cures[0] for problem in said(wrong) if problem.cures]
+        every = [cure for problem in said(wrong) for cure in problem.cures]
+        cures = [cure for cure in every if not cure.data and not cure.chooses_data]
         if not cures:
             break
         wrong = replace(wrong, graph=apply_cure(wrong.graph, catalog(), cures[0]))

@@ -184,7 +184,8 @@ def test_net_and_data_stand_side_by_side_with_a_cure(qtbot, section):
     section.fit.show_fit(preflight.fit(Project(graph=graph), analyse(graph)))
     assert section.fit.data.text() == "N×1×8×8 float32, and the loss wants N×10: a value for each class."
     assert section.fit.net.text() == "N×1×9×9 float32, and it gives N×7."
-    assert [button.text() for button in section.fit.buttons] == ["Set shape to 1×8×8", "Set out_features=10"]
+    labels = ["Set shape to 1×8×8", "Set out_features=10", "Synthetic data 1×9×9, 7 classes"]
+    assert [button.text() for button in section.fit.buttons] == labels
     with qtbot.waitSignal(section.fit.cure_requested) as asked:
         qtbot.mouseClick(section.fit.buttons[0], Qt.MouseButton.LeftButton)
     assert asked.args[0].label == "Set shape to 1×8×8"

@@ -154,12 +154,46 @@ def test_a_rate_typed_faster_than_torch_checks_it_stays_as_typed(qtbot: QtBot, w
 
 def test_the_focus_of_a_button_that_goes_is_the_canvas_again(qtbot: QtBot, window: MainWindow) -> None:
     window.training_form.area.ensureWidgetVisible(window.training_form.data.fit)
-    (button,) = window.training_form.data.fit.buttons
+    button, _synthetic = window.training_form.data.fit.buttons
     button.setFocus()
     QTest.mouseClick(button, Qt.MouseButton.LeftButton)
     settle(qtbot, window)
     shape = {node.params.get("shape") for node in window.document.project.graph.nodes.values() if node.op == "input"}
     assert shape == {(3, 8, 8)} and QApplication.focusWidget() is window.canvas.view
+
+
+def test_synthetic_data_come_with_the_shape_and_the_classes_of_the_net(qtbot: QtBot, window: MainWindow) -> None:
+    form = window.training_form
+    form.data.source.edited.emit("sklearn.digits")
+    settle(qtbot, window)
+    for node, name, value in (("input", "shape", (2, 8, 8)), ("nn.Linear", "out_features", 7)):
+        graph = window.document.project.graph
+        last = [key for key, one in graph.nodes.items() if one.op == node][-1]
+        graph = graph.with_param(last, name, value)
+        window.document.apply("Change", replace(window.document.project, graph=graph))
+    settle(qtbot, window)
+    form.data.source.edited.emit("made.fake")
+    settle(qtbot, window)
+    assert dict(window.document.project.data.options) == {"shape": (2, 8, 8), "classes": 7}
+    assert not window.live.errors
+
+
+def test_the_bubble_of_an_input_lists_data_before_what_changes_the_net(qtbot: QtBot, window: MainWindow) -> None:
+    graph = window.document.project.graph
+    window.right.pane.show_page("inspector")
+    window.selection.set({next(key for key, node in graph.nodes.items() if node.op == "input")}, None)
+    settle(qtbot, window)
+    callout = window.canvas.callout
+    assert callout.isVisible() and callout.more.isVisible()
+    _choose, synthetic, shape = callout.menu().actions()
+    assert "Synthetic" in synthetic.text() and shape.text().startswith("Set shape")
+    QTest.mouseClick(callout.button, Qt.MouseButton.LeftButton)
+    source = window.training_form.data.source
+    assert source.isVisible() and source.view().isVisible() and window.document.project.graph is graph
+    source.hidePopup()
+    synthetic.trigger()
+    settle(qtbot, window)
+    assert not window.live.errors and window.document.project.graph is graph
 
 
 def test_a_list_that_is_made_anew_keeps_the_focus_and_the_text_only_if_it_had_them(qtbot: QtBot, qapp) -> None:

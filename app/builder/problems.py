@@ -127,9 +127,16 @@ class SetData:
     value: Any
 
 
+@dataclass(frozen=True)
+class ChooseData:
+    """Let the person choose other data, because of `node`. The graph stays as it is."""
+
+    node: str
+
+
 Wiring = InsertBefore | Connect | RemoveNode | TakeOut | ReplaceOp
 OfGraph = Wiring | SetParam | Thaw | Unshare | Untie | Keep | DropInit
-Edit = OfGraph | SetTraining | SetData | OpenLayers
+Edit = OfGraph | SetTraining | SetData | OpenLayers | ChooseData
 
 
 @dataclass(frozen=True)
@@ -143,6 +150,11 @@ class Cure:
     def opens(self) -> str:
         """The module of the file of layers that is to be looked at, "" for a cure that is applied."""
         return next((edit.module for edit in self.edits if isinstance(edit, OpenLayers)), "")
+
+    @property
+    def chooses_data(self) -> bool:
+        """Whether it leads to the choice of the data, and changes nothing by itself."""
+        return any(isinstance(edit, ChooseData) for edit in self.edits)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -181,7 +193,7 @@ class Problem:
 def apply_cure(graph: Graph, catalog: Catalog, cure: Cure) -> Graph:
     """The mended graph. Nodes that are no longer there are passed over."""
     for edit in cure.edits:
-        if edit.node not in graph.nodes or isinstance(edit, OpenLayers | SetTraining | SetData):
+        if edit.node not in graph.nodes or isinstance(edit, OpenLayers | SetTraining | SetData | ChooseData):
             continue
         if isinstance(edit, SetParam):
             graph = graph.with_param(edit.node, edit.name, edit.value)

@@ -5,7 +5,6 @@ Who hears whom is in `links`, the menus are in `menus`, behaviour lives in the c
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,15 +13,15 @@ from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QApplication, QMainWindow, QMenu, QStackedWidget, QVBoxLayout, QWidget
 
 from app.background import Background
-from app.builder import edits
 from app.builder.catalog import catalog
-from app.builder.problems import Cure, apply_cure
+from app.builder.problems import Cure
 from app.document import Document
 from app.settings import Settings
 from app.views import theme
 from app.views.actions import Actions
 from app.views.block_control import BlockControl
 from app.views.canvas.canvas import Canvas
+from app.views.cure_control import CureControl
 from app.views.docks import PageHeights, TabbedDock, TabbedPane
 from app.views.files import Files
 from app.views.furnish import furnishing, load_modules
@@ -140,7 +139,7 @@ class MainWindow(QMainWindow):
     def _make_controls(self) -> None:
         self.files = Files(self.document, self.settings, self)
         self.layers = LayersControl(self.document, self.catalog, self.settings, self)
-        self.block_control = BlockControl(self)
+        self.block_control, self.cures = BlockControl(self), CureControl(self)
         self.library_control = LibraryControl(self)
         self.import_control = ImportControl(self)
         self.weights_control, self.head_control = WeightsControl(self), HeadControl(self)
@@ -279,26 +278,12 @@ class MainWindow(QMainWindow):
         self.inspector.focus_first_field()
 
     def cure(self, cure: Cure) -> None:
-        """Mend a problem of the sheet in front as one undo step, or show the file that waits to be trusted."""
-        if cure.opens:
-            self.layers.look(cure.opens)
-            return
-        if cure.settings or cure.data:
-            project = self.document.project
-            training, data = replace(project.training, **cure.settings), replace(project.data, **cure.data)
-            self.document.apply(cure.label, replace(project, training=training, data=data))
-            return
-        sheet = self.sheet.project
-        graph = apply_cure(sheet.graph, self.catalog.now, cure)
-        self.sheet.apply(cure.label, self.canvas.placed(edits.changed(sheet, graph)))
+        """Mend a problem of the sheet in front."""
+        self.cures.apply(cure)
 
     def cure_network(self, cure: Cure) -> None:
         """Mend a problem of the network, which comes to the front."""
-        if cure.opens:
-            self.layers.look(cure.opens)
-            return
-        self.place.go(NETWORK)
-        self.cure(cure)
+        self.cures.apply_to_network(cure)
 
     def say(self, title: str, detail: str = "") -> None:
         self.toasts.show(title, detail)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent, QPen, QRegion, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QVBoxLayout, QWidget
 
 from app.builder.problems import Cure, Problem
 from app.views import theme
@@ -163,7 +163,7 @@ class ZoomControl(QWidget):
 
 
 class Callout(QWidget):
-    """A problem under its node: what, why, and one button that mends it."""
+    """A problem under its node: what, why, a button that mends it, and one with the other cures."""
 
     cure_wanted = Signal(object)
     dismissed = Signal(object)
@@ -177,6 +177,9 @@ class Callout(QWidget):
         self._message = label("", "message", wrap=True)
         self._reason = label("", "caption", "text2", wrap=True)
         self.button = Button("", "primary")
+        self.more = icon_button("more", "Other cures")
+        self.more.setFixedSize(22, 22)
+        self.more.clicked.connect(self._list)
         self._close = icon_button("close", "Hide this message")
         self._close.setFixedSize(20, 20)
         self._close.setIconSize(QSize(11, 11))
@@ -189,7 +192,11 @@ class Callout(QWidget):
         foot.setContentsMargins(22, 0, 2, 0)
         foot.setSpacing(12)
         foot.addWidget(self._reason, 1)
-        foot.addWidget(self.button, 0, Qt.AlignmentFlag.AlignVCenter)
+        acts = QHBoxLayout()
+        acts.setSpacing(4)
+        acts.addWidget(self.button)
+        acts.addWidget(self.more)
+        foot.addLayout(acts)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(14, self.POINTER + 10, 8, 10)
         layout.setSpacing(4)
@@ -211,6 +218,7 @@ class Callout(QWidget):
         cure = problem.cures[0] if problem.cures else None
         self.button.setVisible(cure is not None)
         self.button.setText(cure.label if cure else "")
+        self.more.setVisible(len(problem.cures) > 1)
         self.setAccessibleName(problem.message)
         self.setAccessibleDescription(problem.reason)
         announce(self, problem.message)
@@ -219,7 +227,8 @@ class Callout(QWidget):
     def _fit(self) -> None:
         margins = self.layout().contentsMargins()
         sides = margins.left() + margins.right()
-        button = self.button.sizeHint().width() + 12 if self.problem and self.problem.cures else 0
+        cures = len(self.problem.cures) if self.problem is not None else 0
+        button = (self.button.sizeHint().width() + 12 if cures else 0) + (self.more.width() + 4 if cures > 1 else 0)
         head = 14 + 8 + text_width(self._message.text(), "message") + 8 + 20
         foot = 22 + text_width(self._reason.text(), "caption") + button + 2
         width = min(math.ceil(max(head, foot, 160)) + sides + 4, self.WIDEST)
@@ -230,6 +239,18 @@ class Callout(QWidget):
         if self.problem is not None and self.problem.cures:
             cure: Cure = self.problem.cures[0]
             self.cure_wanted.emit(cure)
+
+    def menu(self) -> QMenu:
+        """Every cure of the problem."""
+        menu = QMenu(self)
+        for cure in self.problem.cures if self.problem is not None else ():
+            menu.addAction(cure.label.replace("&", "&&"), lambda cure=cure: self.cure_wanted.emit(cure))
+        return menu
+
+    def _list(self) -> None:
+        menu = self.menu()
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.popup(self.more.mapToGlobal(self.more.rect().bottomLeft()))
 
     def point_at(self, spot: QPointF) -> None:
         """Stand under a spot of the parent, inside it."""

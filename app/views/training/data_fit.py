@@ -8,11 +8,21 @@ from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
 from app.builder.problems import Cure
 from app.preflight import Fit
 from app.views.widgets import Button
-from app.views.widgets.painting import label, set_property
+from app.views.widgets.painting import elided, label, set_property
+
+MOST = 236  # px of the words on a button
+
+
+def _offered(fit: Fit) -> tuple[Cure, ...]:
+    """Who stands before the data has chosen them: what changes the net to fit comes first here, synthetic data last."""
+    every = [[cure for cure in problem.cures if not cure.chooses_data] for problem in fit.problems]
+    first = [next((cure for cure in cures if not cure.data), None) for cures in every]
+    data = next((cure for cures in every for cure in cures if cure.data), None)
+    return tuple(cure for cure in (*first, data) if cure is not None)
 
 
 class FitBox(QWidget):
-    """Two lines, and a button for the first cure of each problem. `cure_requested(Cure)` asks for one."""
+    """Two lines, and buttons that make the net fit, or the data. `cure_requested(Cure)` asks for one."""
 
     cure_requested = Signal(object)
 
@@ -38,7 +48,7 @@ class FitBox(QWidget):
 
     def show_fit(self, fit: Fit | None) -> None:
         """Show both sides, or nothing while they are not known."""
-        self._offer(tuple(one.cures[0] for one in fit.problems if one.cures) if fit is not None else ())
+        self._offer(_offered(fit) if fit is not None else ())
         self.setVisible(fit is not None)
         if fit is None:
             return
@@ -58,7 +68,10 @@ class FitBox(QWidget):
             button.deleteLater()
         self.buttons = []
         for cure in cures:
-            button = Button(cure.label, "primary")
+            words = elided(cure.label, "tab", MOST).text
+            button = Button(words.replace("&", "&&"), "secondary" if cure.data else "primary")
+            button.setToolTip(cure.label if words != cure.label else "")
+            button.setAccessibleName(cure.label)
             button.clicked.connect(lambda _checked=False, cure=cure: self._ask(cure))
             self._column.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
             self.buttons.append(button)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QProgressBar, QVBoxLayout, QWidget
 
+from app import synthetic_data
 from app.background import Failure
 from app.data import own_dataset, words
 from app.data.config import DataConfig, Transform
@@ -69,6 +70,7 @@ class DataSection(Section):
         self._root: Path = default_root()
         self._config = DataConfig()
         self._asked: DataConfig | None = None
+        self.synthetic: FrozenMap[str, Any] | None = None  # options of synthetic data that fit the net
         self._options_of = ""
         self.options: ParamForm | None = None
         self.reader = DataReader(self)
@@ -254,8 +256,9 @@ class DataSection(Section):
         self.chosen.emit(config, what, f"data/{merge}" if merge else None)
 
     def _choose_source(self, key: str) -> None:
+        options = self.synthetic if key == synthetic_data.KEY and self.synthetic is not None else FrozenMap()
         config = replace(
-            self._config, source=key, path="", options=FrozenMap(), train_transforms=(), eval_transforms=()
+            self._config, source=key, path="", options=options, train_transforms=(), eval_transforms=()
         )
         self.chosen.emit(config, f"Set data to {SOURCES[key].label}", None)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QScrollArea, QVBoxLayout, QWidget
 
-from app import preflight, several_outputs
+from app import preflight, several_outputs, synthetic_data
 from app.background import Background
 from app.data.config import DataConfig
 from app.data.sources import DataError, spec_of
@@ -225,6 +225,7 @@ class TrainingForm(QWidget):
     def set_analysis(self, analysis: Analysis) -> None:
         """What the net's modules are called now, and whether it fits the data."""
         self.data.fit.show_fit(preflight.fit(self._document.project, analysis))
+        self.data.synthetic = synthetic_data.options_for(self._document.project.graph, analysis)
         if not analysis.source.modules:  # a net that is not sound has no text
             return
         self._show_outputs(analysis)
@@ -257,6 +258,13 @@ class TrainingForm(QWidget):
             self.live_rate.begin()
         self.running.setVisible(running)
         self._banner.setVisible(running)
+
+    def choose_data(self) -> None:
+        """Put the focus on the choice of the data and open its list."""
+        self.area.ensureWidgetVisible(self.data.source)
+        self.data.set_open(True)
+        self.data.source.setFocus(Qt.FocusReason.OtherFocusReason)
+        self.data.source.showPopup()
 
     def focus_rate(self) -> None:
         """Put the caret into the learning rate: of the run that goes on, or the optimizer's for the next."""
