@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.remote.place import Place
-from app.run_output import JsonLines, Output, Progress
+from app.run_output import CLEARED, JsonLines, Output, Progress
 
 if TYPE_CHECKING:
     from app.project import Project
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from app.training.control import Control
     from app.training.events import Event
     from app.training.job import Job
+    from app.training.save_report import SaveReport
 
 
 def add(commands: Any) -> argparse.ArgumentParser:
@@ -68,8 +69,6 @@ def run(options: argparse.Namespace) -> int:
     with _interruptible(control):
         out: Output = JsonLines() if options.json else Progress(project.training.epochs)
         history, last = _watch(job, control, out, recorder, resume, place)
-    if recorder.problem:
-        print(f"tapedeck: {cli.printable(recorder.problem)}", file=sys.stderr)
     if control.result is not None and control.result.state_dict is not None:
         with cli.writing(folder):
             left = _leave(folder, project, job, control.result.state_dict, history)
@@ -117,7 +116,7 @@ def _kept(folder: Path, project: Project, job: Job, resume: Path | None) -> tupl
         with cli.writing(folder):
             return Recorder(store.begin(runs, project), project, job.source.text), None
     try:
-        path = going_on.find_checkpoint(resume)
+        path = going_on.find_checkpoint(resume, _warn)
         before = going_on.run_of(path)
         if before is not None and before.goes_on:
             raise RunError(f"{before.folder} is written by a run that goes on. Stop it first.")
@@ -135,6 +134,21 @@ def _kept(folder: Path, project: Project, job: Job, resume: Path | None) -> tupl
     return Recorder(kept, project, job.source.text, lambda: there), path
 
 
+def _warn(words: str) -> None:
+    """Print a line to stderr, where the bar of the run may stand."""
+    from app import cli
+
+    print(f"{CLEARED * sys.stderr.isatty()}tapedeck: {cli.printable(words)}", file=sys.stderr)
+
+
+def _tell_saved(saves: SaveReport, event: Event | None) -> None:
+    """Say at the first one that checkpoints cannot be written, and that they can again."""
+    from app.training.events import Saved
+
+    if isinstance(event, Saved) and (words := saves.hear(event)):
+        _warn(words)
+
+
 def _as_before(job: Job, project: Project, resume: Path | None) -> Job:
     """A run that goes on takes as many threads as it had."""
     from app.runs import going_on
@@ -150,23 +164,29 @@ def _watch(
     from app.runs import store
     from app.training.events import Saved, Started
     from app.training.history import History
+    from app.training.save_report import SaveReport
 
     recorder.threads = job.training.threads
     problem = recorder.begin()
     history = store.history_of(recorder.kept) if resume is not None and not problem else History()
     last: Event | None = None
+    saves = SaveReport()
     try:
         kept = None if problem else recorder.checkpoints
         for last in train(job, control, place, folder=kept, resume=resume):
             history.add(last)
             if isinstance(last, Started) and last.changed:
-                print(f"tapedeck: {last.changed}", file=sys.stderr)
-            recorder.take(last)
+                _warn(last.changed)
+            _tell_saved(saves, recorder.take(last))
+            _tell_saved(saves, last)
             # Where nobody asked for checkpoints the lines are those of the exported script.
             if not isinstance(last, Saved) or last.problem or job.training.save_every:
                 out.show(last)
     finally:
         recorder.close()
+    _tell_saved(saves, recorder.unsaid())
+    if words := saves.at_end():
+        _warn(words)
     assert last is not None
     return history, last
 

@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from app.training.events import EpochDone, Event, StepDone
 
 
+CLEARED = "\r\033[K"  # of a terminal: back to the beginning of an empty line
+
+
 class Output(Protocol):
     """Shows the events of a run as they come."""
 
@@ -59,7 +62,7 @@ class Progress:
 
     def _epoch(self, event: EpochDone) -> None:
         if self._terminal:
-            print("\r\033[K", end="", file=sys.stderr)
+            print(CLEARED, end="", file=sys.stderr)
         validation = ""
         if event.val_loss is not None:
             scores = "".join(f", {name} {value:.4f}" for name, value in event.metrics)

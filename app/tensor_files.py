@@ -30,14 +30,17 @@ class UnreadableTensors(Exception):
         self.fault = fault
 
 
-def load(path: str | Path) -> Any:
-    """Load what `torch.save` wrote, on the CPU and with `weights_only=True`. Raises UnreadableTensors."""
+def load(path: str | Path, mmap: bool = False) -> Any:
+    """Load what `torch.save` wrote, on the CPU and with `weights_only=True`. Raises UnreadableTensors.
+
+    With `mmap` the numbers of a tensor are read when they are looked at.
+    """
     import torch
 
     _check(path)
     try:
         with warnings.catch_warnings(action="ignore"):  # of a pickle's protocol: what is wrong is said below
-            return torch.load(path, map_location="cpu", weights_only=True)
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap or None)
     except OSError as error:
         raise _refused(path, error) from error
     except Exception as error:  # damaged and dangerous files raise what torch pleases

@@ -82,6 +82,8 @@ class TrainingThread(QThread):
         finally:
             if recorder is not None:
                 recorder.close()
+                if (problem := recorder.unsaid()) is not None:
+                    self._ring.append(problem)
 
     def drain(self) -> list[Event]:
         """The events since the last call, oldest first."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from app.data.config import DataConfig
 from app.export.script import training_script
@@ -90,6 +91,15 @@ def test_a_script_takes_checkpoints_and_goes_on_from_them_and_so_does_the_app(ru
     assert len(shown) == 2 and shown[0].startswith("epoch 2/2: ")
     _, ended = run_script(replace(a_job, source=CONV_NET), "--resume", str(at))
     assert "was taken of another net" in str(ended)
+    whole_file = at.read_bytes()
+    shuffle = torch.load(at, weights_only=True)["shuffle"].numpy().tobytes()
+    flipped = bytearray(whole_file)
+    flipped[whole_file.index(shuffle) + 30] ^= 1
+    for data in (b"", whole_file[:-100], bytes(flipped)):
+        at.write_bytes(data)
+        _, ended = run_script(a_job, "--resume", str(at))
+        assert isinstance(ended, SystemExit) and str(ended).startswith(f"{at} is damaged")
+        assert "Resume from another one." in str(ended) and "weights_only" not in str(ended)
 
 
 LIMITS = {

@@ -220,3 +220,50 @@ def test_settings_that_a_file_does_not_state_are_dashes(tmp_path: Path) -> None:
     lines = {line.name: line for line in compare.settings([one, other])}
     assert lines["training.patience"].values == ("–", "3") and lines["training.patience"].differs
     assert lines["net"].values == ("net A", "net A") and not lines["net"].differs
+
+
+def test_a_damaged_checkpoint_is_passed_over_by_continue_and_named_by_a_fork(qtbot, window: MainWindow) -> None:
+    run(qtbot, window)
+    (first,) = listed(qtbot, window, 1)
+    last = next(each for each in going_on.checkpoints(first) if each.path.name == "last.pt")
+    last.path.write_bytes(b"")
+    window.runs.forked.emit(first, last)
+    qtbot.waitUntil(lambda: window.banner.title() == "Run 1 cannot be forked")
+    words = window.banner.reason()
+    assert f"{last.path} is empty." in words and "best.pt is whole: take that one" in words
+    longer = replace(window.document.project.training, epochs=3)
+    window.document.apply("More epochs", replace(window.document.project, training=longer))
+    ready(qtbot, window)
+    window.runs_control.go_on(first)
+    qtbot.waitUntil(lambda: len(window.session.runs) == 2)
+    assert window.banner.isVisible() and window.banner.title() == "Not the newest checkpoint was taken"
+    assert f"{last.path} is empty. The run goes on from best.pt." in window.banner.reason()
+    wait_for(qtbot, window, "done")
+
+
+def test_checkpoints_that_cannot_be_written_are_said_in_the_banner_until_they_can(
+    qtbot, window: MainWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from app.training import checkpoint
+
+    save, fails, told = checkpoint.save, [True], messages(window)
+
+    def full(path: Path, state: dict) -> None:
+        if fails[0]:
+            raise OSError(28, "No space left on device", str(path))
+        save(path, state)
+
+    monkeypatch.setattr(checkpoint, "save", full)
+    window.document.apply("Every step", small(save_every=1, epochs=1000))
+    ready(qtbot, window)
+    window.run_control.run()
+    qtbot.waitUntil(lambda: window.banner.isVisible())
+    assert window.banner.title() == "Checkpoints cannot be written"
+    assert "step-00000001.pt could not be written: No space left on device" in window.banner.reason()
+    fails[0] = False
+    qtbot.waitUntil(lambda: not window.banner.isVisible())
+    assert any("Checkpoints are written again" in text for text in told)
+    window.run_control.stop()
+    wait_for(qtbot, window, "stopped")
+    assert window.banner.isVisible() and window.banner.title() == "Not everything of this run could be kept"
+    assert "could not be written; the newest that was is of step" in window.banner.reason()

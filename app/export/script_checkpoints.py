@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 
 from app.export.script_steps import Terms, keeping, may_end_early
-from app.training import checkpoint
+from app.training import checkpoint, checksums
 from app.training.choices import CLOSURE
 from app.training.config import TrainingConfig
 
@@ -37,7 +37,7 @@ def written(folder: Path, name: str, state: dict[str, Any]) -> str:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with temporary.open("wb") as file:
-            torch.save(state, file)
+            torch.save({**state, "sha256": checksums(state)}, file)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, folder / name)
@@ -46,7 +46,19 @@ def written(folder: Path, name: str, state: dict[str, Any]) -> str:
     except (OSError, RuntimeError) as error:
         temporary.unlink(missing_ok=True)
         return f"{folder / name} could not be written: {error}. The run goes on without it."
-    return ""'''
+    return ""
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """Read a checkpoint, and verify it."""
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        known, version = state.pop("sha256", None), state["tapedeck_checkpoint"]
+    except Exception:  # a damaged file raises what its reader pleases
+        raise SystemExit(f"{path} is damaged, or no checkpoint. Resume from another one.") from None
+    if known != (checksums(state) if version > 1 else None):
+        raise SystemExit(f"{path} is damaged: it is not what was written. Resume from another one.")
+    return dict(state)'''
 
 _OPTIONS = '''
     parser.add_argument("--checkpoints", type=Path{default}, help="folder for checkpoints{without}")
@@ -55,10 +67,7 @@ _OPTIONS = '''
 _RESTORED = '''
     at: dict[str, Any] = {{}}
     if args.resume is not None:
-        try:
-            state = torch.load(args.resume, map_location="cpu", weights_only=True)
-        except Exception as error:  # a damaged file raises what torch pleases
-            raise SystemExit(f"{{args.resume}} is no whole checkpoint ({{type(error).__name__}}).") from None
+        state = read_checkpoint(args.resume)
         if state["source"] != SOURCE.read_text(encoding="utf-8"):
             raise SystemExit(f"{{args.resume}} was taken of another net than {{SOURCE.name}}.")
         at = state["position"]
@@ -103,6 +112,8 @@ _KEEP = '''
         elif problem:
             print(problem)
 '''
+
+_SHARED = (checkpoint.generators, checkpoint.restore_generators, checksums.checksums)
 
 _SKIPPED = '''
         skipped = taken if epoch == done + 1 else 0
@@ -152,7 +163,7 @@ def parts(config: TrainingConfig, terms: Terms, hands: bool) -> dict[str, str]:
     correct = '\n            correct += 0 if RANK else at["correct"]' if terms.correct else ""
     every = "".join(f"\n            {line}" for line in keeping(config))
     functions = "".join(
-        f"\n\n\n{inspect.getsource(one).rstrip()}" for one in (checkpoint.generators, checkpoint.restore_generators)
+        f"\n\n\n{inspect.getsource(one).rstrip()}" for one in _SHARED
     )
     return {
         "kept_functions": functions + _FUNCTIONS,

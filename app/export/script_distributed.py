@@ -239,4 +239,4 @@ def hands(on: bool) -> dict[str, str]:
 
 def imports(hands: bool, keeps: bool) -> str:
     """What hands and checkpoints want of the standard library."""
-    return "import threading\n" * hands + "import io\nfrom typing import Any\n" * keeps
+    return "import threading\n" * hands + "import hashlib\nimport io\nfrom typing import Any\n" * keeps

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -49,11 +50,14 @@ def checkpoints(kept: Kept) -> list[Checkpoint]:
     return sorted(found, key=lambda each: (each.step if each.step is not None else -1, each.path.name), reverse=True)
 
 
-def newest(kept: Kept) -> Path:
-    """The checkpoint that a run goes on from. Raises RunError if there is none that can be read."""
+def newest(kept: Kept, tell: Callable[[str], None] = lambda _words: None) -> Path:
+    """Return the checkpoint that a run goes on from, the newest whole one; `tell` hears of those passed over.
+
+    Raises RunError if there is none.
+    """
     from app.training.checkpoint import newest
 
-    found = newest(kept.checkpoints)
+    found = newest(kept.checkpoints, tell)
     if found is None:
         raise RunError(f"{kept.record.title} has no checkpoint that can be read, so it cannot go on. Start it anew.")
     return found
@@ -64,17 +68,19 @@ def going_on(kept: Kept, path: Path) -> GoingOn:
 
     Raises CheckpointError and OSError.
     """
-    from app.training.checkpoint import CheckpointError, load
+    from app.training.checkpoint import CheckpointError, Damaged, step_of
 
-    at = load(path)["position"]
+    step, done = step_of(path)
     for other in kept.checkpoints.glob("*.pt"):
         try:
-            later = other.name != path.name and load(other)["position"]["step"] > at["step"]
-        except CheckpointError:
+            later = other.name != path.name and step_of(other)[0] > step
+        except Damaged:
             later = True
+        except CheckpointError:  # of a newer program, or nobody may read it
+            later = False
         if later:
             other.unlink(missing_ok=True)
-    return GoingOn(at["step"], at["done"])
+    return GoingOn(step, done)
 
 
 def as_before(job: Job, project: Project, path: Path) -> Job:
@@ -82,9 +88,9 @@ def as_before(job: Job, project: Project, path: Path) -> Job:
 
     Raises CheckpointError.
     """
-    from app.training.checkpoint import load
+    from app.training.checkpoint import ran_on_of
 
-    ran_on = load(path).get("ran_on", {})
+    ran_on = ran_on_of(path)
     if project.training.threads or ran_on.get("processes", 1) != 1 or "threads" not in ran_on:
         return job
     return replace(job, training=replace(job.training, threads=ran_on["threads"]))
@@ -125,17 +131,21 @@ def run_of(path: Path) -> Kept | None:
     return next((kept for kept in store.listed(folder.parent) if kept.folder == folder), None)
 
 
-def find_checkpoint(path: Path) -> Path:
-    """The checkpoint that a file or a folder means: of a folder of runs that of the newest one. Raises RunError."""
-    from app.training.checkpoint import newest
+def find_checkpoint(path: Path, tell: Callable[[str], None] = lambda _words: None) -> Path:
+    """Return the checkpoint that a file or a folder means: of a folder of runs the newest whole one of the newest run.
+
+    `tell` hears of those passed over. Raises RunError, and CheckpointError for a file that is not whole.
+    """
+    from app.training.checkpoint import load_chosen, newest
 
     if path.is_file():
+        load_chosen(path)
         return path
     if not path.is_dir():
         raise RunError(f"{path} is not there, neither as a checkpoint nor as a folder with one.")
     runs = [kept.checkpoints for folder in (path / "runs", path) for kept in store.listed(folder)]
     for folder in (*runs, path / store.CHECKPOINTS, path):
-        found = newest(folder) if folder.is_dir() else None
+        found = newest(folder, tell) if folder.is_dir() else None
         if found is not None:
             return found
     raise RunError(f"There is no checkpoint in {path} that can be read.")
@@ -155,9 +165,9 @@ def weights_of(path: Path, name: str) -> StartWeights:
     Raises CheckpointError, OSError, and ValueError for weights that cannot be written.
     """
     from app.export.weights import save_safetensors
-    from app.training.checkpoint import load
+    from app.training.checkpoint import load_chosen
 
-    state = load(path)
+    state = load_chosen(path)
     weights: dict[str, Any] = state["model"]
     if state["average"] is not None:
         prefix = "module."

@@ -128,10 +128,14 @@ class Recorder:
             self._set_up(event)
         elif isinstance(event, Saving):
             self._write()
-        if self.problem and not self._told:
-            self._told = True
-            return Saved(0, str(self.kept.folder), self.problem)
-        return None
+        return self.unsaid()
+
+    def unsaid(self) -> Saved | None:
+        """Return what the person is to be told of what could not be written, once."""
+        if not self.problem or self._told:
+            return None
+        self._told = True
+        return Saved(0, str(self.kept.folder), self.problem)
 
     def close(self) -> None:
         """Write the rest, and how the run ended."""

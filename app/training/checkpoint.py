@@ -1,7 +1,8 @@
 """All that a run needs to go on as if it had never stopped, in one file that is whole or absent.
 
 A checkpoint is a `.pt` file of tensors, numbers and texts alone: `torch.load(path, weights_only=True)` reads it, here
-and anywhere. `state_dict()` of model, optimizer, scheduler, scaler and running mean; the generators of torch, CUDA,
+and anywhere. It carries the SHA-256 of each of its tensors, and of all the rest: reading one verifies it.
+`state_dict()` of model, optimizer, scheduler, scaler and running mean; the generators of torch, CUDA,
 MPS, numpy and random; where in which order of the samples it stood.
 """
 
@@ -9,11 +10,13 @@ from __future__ import annotations
 
 import random
 import re
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app import atomic, leftovers, tensor_files
+from app.training import checksums
 from app.training.job import JobError
 
 if TYPE_CHECKING:
@@ -21,14 +24,23 @@ if TYPE_CHECKING:
 
     from app.training.stepper import Stepper
 
-VERSION = 1
+VERSION = 2
+WITHOUT_CHECKSUMS = 1  # checkpoints of programs before this one
 LAST, BEST = "last.pt", "best.pt"
 KEPT = 2  # checkpoints by step: where the newest was not finished, the one before it is there
 _BY_STEP = re.compile(r"step-(\d+)\.pt")
 
 
+_PARTS = ("position", "source", "shuffle", "generators", "model", "optimizer", "schedule", "scaler", "average",
+          "waiting", "gradients")  # fmt: skip
+
+
 class CheckpointError(JobError):
     """A checkpoint that cannot be read, or is of another run; the text says which and what to do."""
+
+
+class Damaged(CheckpointError):
+    """A checkpoint of which a part is missing, or is not what was written."""
 
 
 @dataclass
@@ -100,17 +112,17 @@ def go_on(path: Path, source: str, shuffle: Generator, stepper: Stepper) -> tupl
     """
     state = load(path)
     check_source(state, path, source)
+    at = Position(**state["position"])
     try:
         stepper.restore(state)
-    except (ValueError, RuntimeError, KeyError) as error:
+        # In the midst of an epoch its order is drawn anew; after it, the next one's.
+        shuffle.set_state(at.order if at.batch and at.order is not None else state["shuffle"])
+        restore_generators(state["generators"])
+    except (ValueError, RuntimeError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(
             f"{path.name} was taken with other settings: {error}. Restore the project of that run."
         ) from error
-    at = Position(**state["position"])
-    # In the midst of an epoch its order is drawn anew; after it, the next one's.
-    shuffle.set_state(at.order if at.batch and at.order is not None else state["shuffle"])
-    restore_generators(state["generators"])
-    return at, changed(state.get("ran_on", {}), ran_on())
+    return at, " ".join(filter(None, (unverified(state, path), changed(state.get("ran_on", {}), ran_on()))))
 
 
 def check_source(state: dict[str, Any], path: Path, source: str) -> None:
@@ -143,9 +155,12 @@ def save(path: Path, state: dict[str, Any]) -> None:
     """Write a checkpoint whole or not at all. Raises OSError."""
     import torch
 
+    whole = {"tapedeck_checkpoint": VERSION, **state}
+    digests = checksums.checksums(whole)
+
     def fill(temporary: Path) -> None:
         with temporary.open("wb") as file:
-            torch.save({"tapedeck_checkpoint": VERSION, **state}, file)
+            torch.save({**whole, checksums.NAME: digests}, file)
 
     atomic.write(path, fill)
 
@@ -164,28 +179,98 @@ def clean(folder: Path) -> None:
         file.unlink(missing_ok=True)
 
 
-def newest(folder: Path) -> Path | None:
-    """The checkpoint that a run goes on from: the newest that can be read."""
-    files = [file for file in folder.glob("*.pt") if file.name in (LAST, BEST) or _BY_STEP.fullmatch(file.name)]
+def newest(folder: Path, tell: Callable[[str], None] = lambda _words: None) -> Path | None:
+    """Return the checkpoint that a run goes on from: the newest whole one. `tell` hears of each that is passed over."""
     found = []
-    for file in files:
+    for file in _named(folder):
         try:
-            found.append((load(file)["position"]["step"], file.name, file))
-        except CheckpointError:
-            continue
-    return max(found)[2] if found else None
+            found.append((_position(file)["step"], file.name, file))
+        except CheckpointError as error:
+            tell(f"A checkpoint is passed over: {error}")
+    for _, _, file in sorted(found, reverse=True):
+        try:
+            load(file)
+        except CheckpointError as error:
+            tell(f"A checkpoint is passed over: {error}")
+        else:
+            return file
+    return None
+
+
+def _named(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.glob("*.pt") if file.name in (LAST, BEST) or _BY_STEP.fullmatch(file.name))
+
+
+def load_chosen(path: Path) -> dict[str, Any]:
+    """Read the checkpoint that a person named. Raises CheckpointError; Damaged says which one beside it is whole."""
+    try:
+        return load(path)
+    except Damaged as error:
+        other = newest(path.parent)
+        cure = f"{other} is whole: take that one." if other is not None else "No other one beside it is whole."
+        raise Damaged(f"{error} {cure}") from error
 
 
 def load(path: Path) -> dict[str, Any]:
-    """What a checkpoint holds, on the CPU; nothing in it is run. Raises CheckpointError."""
-    try:
-        state = tensor_files.load(path)
-    except tensor_files.UnreadableTensors as error:
-        raise CheckpointError(f"No whole checkpoint: {error}") from error
-    version = state.get("tapedeck_checkpoint") if isinstance(state, dict) else None
-    if version != VERSION:
-        raise CheckpointError(f"{path} is no checkpoint of a run" + (f" (version {version})" if version else ""))
+    """Read and verify a checkpoint, on the CPU; nothing in it is run. Raises CheckpointError: Damaged if not whole."""
+    state = _read(path)
+    if wrong := checksums.difference(state):
+        raise Damaged(f"{path} is damaged: {wrong}.")
+    missing = [name for name in _PARTS if name not in state]
+    if missing or state["tapedeck_checkpoint"] != WITHOUT_CHECKSUMS and checksums.NAME not in state:
+        raise Damaged(f"{path} is damaged: it lacks {', '.join(missing) or 'its checksums'}.")
+    _check_position(state, path)
     return state
+
+
+def step_of(path: Path) -> tuple[int, int]:
+    """Return the step of a checkpoint and how many epochs had ended then, without verifying its tensors.
+
+    Raises CheckpointError.
+    """
+    at = _position(path)
+    return at["step"], at["done"]
+
+
+def ran_on_of(path: Path) -> dict[str, Any]:
+    """Return what a checkpoint was taken on, see `ran_on`, without verifying its tensors. Raises CheckpointError."""
+    found = _read(path, mmap=True).get("ran_on")
+    return dict(found) if isinstance(found, dict) else {}
+
+
+def unverified(state: dict[str, Any], path: Path) -> str:
+    """Say that a checkpoint of an older version has no checksums; "" of one that was verified."""
+    if checksums.NAME in state:
+        return ""
+    return f"{path.name} is of an older version and has no checksums: it was not verified."
+
+
+def _position(path: Path) -> dict[str, Any]:
+    state = _read(path, mmap=True)
+    _check_position(state, path)
+    at: dict[str, Any] = state["position"]
+    return at
+
+
+def _read(path: Path, mmap: bool = False) -> dict[str, Any]:
+    """Read a checkpoint without verifying it; with `mmap`, tensors are not read before they are looked at."""
+    try:
+        state = tensor_files.load(path, mmap=mmap)
+    except tensor_files.UnreadableTensors as error:
+        kind = CheckpointError if error.fault == "unreadable" else Damaged
+        raise kind(f"{error}") from error
+    version = state.get("tapedeck_checkpoint") if isinstance(state, dict) else None
+    if version not in (WITHOUT_CHECKSUMS, VERSION):
+        raise CheckpointError(f"{path} is no checkpoint of a run" + (f" (version {version})." if version else "."))
+    return dict(state)
+
+
+def _check_position(state: dict[str, Any], path: Path) -> None:
+    at, known = state.get("position"), {one.name for one in fields(Position)}
+    if not isinstance(at, dict) or not {"step", "done", "epoch", "batch"} <= set(at) <= known:
+        raise Damaged(f"{path} is damaged: it does not say where the run stood.")
+    if not all(isinstance(at[name], int) for name in ("step", "done", "epoch", "batch")):
+        raise Damaged(f"{path} is damaged: it does not say where the run stood.")
 
 
 def generators() -> dict[str, Any]:

@@ -280,9 +280,9 @@ def views(inputs: Tensor, augment: Sequence[str]) -> list[Tensor]:
 
 def checkpoint_weights(path: Any) -> dict[str, Tensor]:
     """The weights that a run would be validated with at a checkpoint. Raises CheckpointError."""
-    from app.training.checkpoint import load as load_checkpoint
+    from app.training.checkpoint import load_chosen
 
-    state = load_checkpoint(path)
+    state = load_chosen(path)
     if state["average"] is None:
         return dict(state["model"])
     return {name.removeprefix("module."): value for name, value in state["average"].items() if "." in name}

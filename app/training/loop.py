@@ -102,6 +102,7 @@ class _Run:
         # (epoch, step, loss, samples, seconds, rate, parts), on the device until they are flushed.
         self._losses: list[tuple[int, int, Tensor, int, float, float, Mapping[str, Tensor]]] = []
         self._watcher: Watcher | None = None
+        self._correct: Tensor | None = None
         self._origin = 0.0
         self._note = self._changed = ""
 
@@ -195,7 +196,7 @@ class _Run:
         if not begun:
             self.at.batch, self.at.total, self.at.correct, self.at.left_out = 0, 0.0, 0, 0
             self.at.order = self._shuffle.get_state()
-        self._correct: Tensor | None = None
+        self._correct = None
         chunks = ordered(self.job, data.info.train_count, self._shuffle)
         live.model.train()
         batches = data.train.batches(chunk.to(live.device) for chunk in chunks[self.at.batch :])

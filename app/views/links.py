@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QWidget
 from app.builder.catalog import catalog
 from app.project import Project
 from app.views.block_menu import show_op_menu
+from app.views.saving_control import SavingControl
 from app.views.widgets.focus import FocusHome
 
 OLD_FORMAT = "It was of an older format, which this version saves over with a newer one."
@@ -181,6 +182,7 @@ class Links(QObject):
         for name in ("run", "pause", "step", "stop"):
             getattr(deck, name).connect(getattr(control, name))
         deck.follow(window.session)
+        SavingControl(window)
         control.blocked_changed.connect(self._blocked)
         self._blocked(control.blocked)
 

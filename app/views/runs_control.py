@@ -39,6 +39,7 @@ class GoesOn:
     job: Job
     history: History
     checkpoint: Path
+    passed_over: tuple[str, ...] = ()  # what is wrong with newer checkpoints
 
 
 def prepare(kept: Kept, now: TrainingConfig, data_root: str) -> GoesOn:
@@ -56,10 +57,11 @@ def prepare(kept: Kept, now: TrainingConfig, data_root: str) -> GoesOn:
     if files := own_layers.waiting(project):
         names = ", ".join(str(one.path) for one in files)
         raise RunError(f"{names} is not trusted; restore the project to look at it.")
-    checkpoint = going_on.newest(kept)
+    passed_over: list[str] = []
+    checkpoint = going_on.newest(kept, passed_over.append)
     analysis = analyse(project.graph, own_layers.ops_of(project))
     job = going_on.as_before(preflight.job(project, analysis, data_root), project, checkpoint)
-    return GoesOn(kept, project, job, store.history_of(kept), checkpoint)
+    return GoesOn(kept, project, job, store.history_of(kept), checkpoint, tuple(passed_over))
 
 
 def exported(kept: Kept, folder: Path, data_root: str | None = None) -> Path:
@@ -223,6 +225,10 @@ class RunsControl(QObject):
 
         def ready(found: GoesOn) -> None:
             control.go_on(found.kept, found.project, found.job, found.history, found.checkpoint)
+            if found.passed_over:
+                words = f"{' '.join(found.passed_over)} The run goes on from {found.checkpoint.name}."
+                self._window.banner.set("warning", "Not the newest checkpoint was taken", words)
+                self._window.banner.show()
 
         self._ask("run goes on", f"{kept.record.title} cannot go on", prepare, kept, now, root, then=ready)
 

@@ -1,0 +1,39 @@
+"""What is told of checkpoints that cannot be written: the first one, that it works again, and how many at the end."""
+
+from __future__ import annotations
+
+from app.training.events import Saved
+
+
+class SaveReport:
+    """Reads the `Saved` events of a run. `failing` says whether the newest checkpoint could not be written."""
+
+    def __init__(self) -> None:
+        self.failing = False
+        self.failed = 0
+        self._newest = 0  # the step of the newest that was written
+        self.unkept = ""  # why the record of the run could not be written
+
+    def hear(self, event: Saved) -> str:
+        """Return what is to be said of an event now; "" for nothing new."""
+        if not event.problem:
+            self._newest = max(self._newest, event.step)
+            if not self.failing:
+                return ""
+            self.failing = False
+            return f"Checkpoints are written again: the newest is of step {event.step:,}."
+        if not event.step:  # of the whole record of the run
+            self.unkept = event.problem
+            return event.problem
+        self.failed += 1
+        again, self.failing = self.failing, True
+        return "" if again else event.problem
+
+    def at_end(self) -> str:
+        """Return what is to be said when the run has ended; "" if all was written."""
+        found = [self.unkept] if self.unkept else []
+        if self.failed:
+            what = f"{self.failed:,} checkpoint{'s' * (self.failed > 1)} could not be written"
+            have = f"the newest that was is of step {self._newest:,}" if self._newest else "none was"
+            found.append(f"{what}; {have}.")
+        return " ".join(found)
