@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
@@ -15,19 +16,23 @@ class Document(QObject):
     """Holds one project. Every edit is `apply`, every view listens to `changed(before, after)`.
 
     `changed` also comes on undo, redo and when another project is opened. `path_changed` and `dirty_changed` tell the
-    title bar. `backed_up(copy)` comes when a file of an older version was copied before it was saved over.
+    title bar. `backed_up(copy)` comes when a file of an older version was copied before it was saved over,
+    `saving(path, digest)` just before a file gets that content.
     """
 
     changed = Signal(object, object)
     replaced = Signal(object)
     path_changed = Signal(object)
     backed_up = Signal(object)
+    saving = Signal(object, str)
     dirty_changed = Signal(bool)
 
     def __init__(self, project: Project | None = None, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._project = project or Project()
         self.path: Path | None = None
+        self.on_disk: str | None = None  # the digest of the file as it was last read or written here
+        self.read_only = False  # whether it is saved under another name alone
         self.undo_stack = QUndoStack(self)
         self.undo_stack.cleanChanged.connect(self._clean_changed)
 
@@ -49,30 +54,65 @@ class Document(QObject):
 
     def new(self, project: Project | None = None) -> None:
         """Open an empty project, or the one given, that has no file yet."""
-        self._replace(project or Project(), None)
+        self._replace(project or Project(), None, None)
 
     def open(self, path: Path) -> None:
         """Open a file. Raises `project_file.ProjectFileError` or OSError, and then the open project stays."""
-        self._replace(project_file.read(path), path)
+        project, digest = project_file.read_with_digest(path)
+        self._replace(project, path, digest)
+
+    def restore(self, project: Project, path: Path | None, on_disk: str | None) -> None:
+        """Open a project with changes that no file has; `on_disk` is the digest of the file that they were made to."""
+        self._replace(project, path, on_disk)
+        self.mark_unsaved()
+
+    def reload(self, project: Project, on_disk: str) -> None:
+        """Take over what the file has now, as one undo step."""
+        self.apply("Reload from disk", project)
+        self.on_disk = on_disk
+        self.undo_stack.setClean()
+
+    def mark_unsaved(self) -> None:
+        """Count as changed until it is saved: no file has what is open."""
+        self.undo_stack.resetClean()
+
+    def detach(self) -> None:
+        """Go on with what is open as a copy that has no file yet."""
+        self.path, self.on_disk, self.read_only = None, None, False
+        self.mark_unsaved()
+        self.path_changed.emit(None)
+
+    def set_read_only(self) -> None:
+        """Let what is open be saved under another name alone."""
+        self.read_only = True
+        self.path_changed.emit(self.path)
 
     def save(self, path: Path | None = None) -> None:
         """Write to `path`, or to the file it came from.
 
-        Raises OSError, or ProjectFileError if it could not be opened again, and then the file is as it was.
+        Raises OSError, ProjectFileError if it could not be opened again, and `project_file.ChangedOnDisk` if the file
+        that it came from has not the content `on_disk`; then the file is as it was.
         """
         target = path or self.path
         if target is None:
             raise ValueError("the project has no file yet; save it under a name")
-        backup = project_file.write(self._project, target)
-        self.path = target
+        expected = self.on_disk if self.path is not None and _one_file(target, self.path) else None
+        written: list[str] = []
+
+        def before(digest: str) -> None:
+            written.append(digest)
+            self.saving.emit(target, digest)
+
+        backup = project_file.write(self._project, target, expected, before)
+        self.path, self.on_disk, self.read_only = target, written[0], False
         self.undo_stack.setClean()
         self.path_changed.emit(target)
         if backup is not None:
             self.backed_up.emit(backup)
 
-    def _replace(self, project: Project, path: Path | None) -> None:
+    def _replace(self, project: Project, path: Path | None, on_disk: str | None) -> None:
         before, self._project = self._project, project
-        self.path = path
+        self.path, self.on_disk, self.read_only = path, on_disk, False
         self.undo_stack.clear()
         self.replaced.emit(project)
         self.changed.emit(before, project)
@@ -84,6 +124,10 @@ class Document(QObject):
 
     def _clean_changed(self, clean: bool) -> None:
         self.dirty_changed.emit(not clean)
+
+
+def _one_file(a: Path, b: Path) -> bool:
+    return os.path.realpath(a) == os.path.realpath(b)
 
 
 class _Edit(QUndoCommand):

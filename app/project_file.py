@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import filecmp
+import hashlib
 import itertools
 import os
 import re
@@ -15,7 +16,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from app import atomic
+from app import atomic, file_lock, regular_files
 from app.builder.catalog import catalog
 from app.origin import KeptFile, Origin
 from app.project import Project
@@ -78,12 +79,17 @@ class _ProjectRecord(msgspec.Struct, forbid_unknown_fields=True):
 
 def read(path: Path) -> Project:
     """The project in a file. Raises ProjectFileError, or OSError if it cannot be read."""
+    return read_with_digest(path)[0]
+
+
+def read_with_digest(path: Path) -> tuple[Project, str]:
+    """The project in a file, and the digest of the bytes that it was read from. Raises as `read`."""
     with path.open("rb") as file:
         data = file.read(LARGEST_FILE + 1)
     if len(data) > LARGEST_FILE:
         raise ProjectFileError(f"{path.name} is larger than {LARGEST_FILE >> 20} MiB, which no project is")
     try:
-        return _anchored(loads(data), path.parent)
+        return _anchored(loads(data), path.parent), hashlib.sha256(data).hexdigest()
     except ProjectFileError as error:
         raise ProjectFileError(f"{path.name}: {error}") from error
 
@@ -130,11 +136,33 @@ def is_backup(path: Path) -> bool:
     return original != path.stem and path.with_name(original + path.suffix).exists()
 
 
-def write(project: Project, path: Path) -> Path | None:
+class ChangedOnDisk(ProjectFileError):
+    """A file is not what it was when its project was read or last written; nothing was written over it."""
+
+
+def digest(path: Path) -> str:
+    """The SHA-256 of a file's content as hexadecimal digits, "" if there is no file. Raises OSError."""
+    try:
+        regular_files.check(path)
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        return ""
+
+
+def write(
+    project: Project, path: Path, expected: str | None = None, before: Callable[[str], object] | None = None
+) -> Path | None:
     """Write the file whole or not at all: a temporary file beside it, synced, put in its place.
 
     Start weights that lie elsewhere are copied beside it first. A file of an older version is copied before it is
-    replaced; returns that copy. Raises OSError, and ProjectFileError for a project that could not be opened again.
+    replaced; returns that copy. `before` is called with the digest of the new content just before it is put in place.
+
+    Args:
+        expected: The digest that the file has, unless somebody changed it; None to write over whatever there is. A file
+            that has gone is written anew.
+
+    Raises OSError, ProjectFileError for a project that could not be opened again, and ChangedOnDisk.
     """
     path = Path(os.path.realpath(path))  # a link goes on pointing at what it points at
     if project.training.start is not None:
@@ -143,6 +171,16 @@ def write(project: Project, path: Path) -> Path | None:
         project = replace(project, origin=origin_beside(project.origin, path))
     data = dumps(_loosened(project, path.parent))
     loads(data)
+    with file_lock.exclusive(path):
+        new = hashlib.sha256(data).hexdigest()
+        if expected is not None and digest(path) not in ("", expected, new):
+            raise ChangedOnDisk(f"{path.name} was changed on the disk since it was read, so it was left as it is")
+        if before is not None:
+            before(new)
+        return _put(data, path)
+
+
+def _put(data: bytes, path: Path) -> Path | None:
     backup = back_up_old(path)
     atomic.write_bytes(path, data)
     return backup

@@ -130,6 +130,12 @@ class Settings:
         return Path(data) / "Tapedeck" / "runs"
 
     @property
+    def journal_folder(self) -> Path:
+        """Where unsaved work is kept while windows are open, to be restored after a crash."""
+        data = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.GenericDataLocation)
+        return Path(data) / "Tapedeck" / "journal"
+
+    @property
     def event_files(self) -> bool:
         """Whether a run also writes TensorBoard event files."""
         return str(self._store.value("runs/event_files", "false")).lower() == "true"

@@ -36,7 +36,7 @@ class TrainingThread(QThread):
     """One run; make a new one for the next. `start()` begins it, from the checkpoint `resume` on if there is one.
 
     A `recorder` keeps what it tells, and gives it a folder for its checkpoints. `place` is where it is carried out; for
-    another process this thread listens to it.
+    another process this thread listens to it. `before` is called on this thread before all else.
 
     `state_changed` carries Started, Paused, Resumed, and at last Finished or Failed, which are in the ring too. Connect
     it to a bound method of a QObject, so that it arrives queued.
@@ -52,9 +52,11 @@ class TrainingThread(QThread):
         recorder: Recorder | None = None,
         resume: Path | None = None,
         place: Place = HERE,
+        before: Callable[[], object] | None = None,
     ) -> None:
         super().__init__(parent)
         self.job, self.place = job, place
+        self._before = before
         self._recorder, self._resume = recorder, resume
         self.control = control_for(place)
         self._ring: Ring[Event] = Ring()
@@ -65,6 +67,8 @@ class TrainingThread(QThread):
 
     def run(self) -> None:
         recorder, folder = self._recorder, None
+        if self._before is not None:
+            self._before()
         if recorder is not None:
             recorder.threads = self.job.training.threads or self._threads or 0
             if not recorder.begin():

@@ -24,14 +24,15 @@ APP = ROOT / "app"
 
 # Anybody may import these; they import one another at most.
 LEAVES = """
-    atomic leftovers frozen source layer_files rng resources torchvision_import torch_loading openmp
+    atomic file_lock leftovers frozen source layer_files rng resources torchvision_import torch_loading openmp
     regular_files tensor_files
 """
 
 # Values and pure functions over them.
 PURE = """
-    project project_file run_file sheet_file library trust own_layers preflight several_outputs net_paths knob_checks
-    cpu_threads inspection examples early_imports builder data origin drawing_digest synthetic_data
+    project project_file run_file sheet_file journal journal_writer library trust own_layers preflight several_outputs
+    net_paths knob_checks cpu_threads inspection examples early_imports builder data origin drawing_digest
+    synthetic_data
     training telemetry autograd export drawing layout graphviz_export state_dicts start_weights weights_files runs
     remote
 """
@@ -90,6 +91,8 @@ ARROWS = {
     "project_file": "project origin run_file sheet_file builder data.config training.config weights_files",
     "sheet_file": "builder",
     "library": "project project_file builder",  # blocks that a person keeps are project files
+    "journal": "project project_file weights_files",  # unsaved work of a window, for after a crash
+    "journal_writer": "journal",  # on a thread of its own
     "trust": "",  # hashes that a person said may run
     "own_layers": "project trust builder data",  # which files of a project may run where no window asks
     "project": "origin builder.graph builder.blocks builder.sheet data.config training.config",

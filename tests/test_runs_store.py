@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from app import file_lock
 from app.project import Project
-from app.runs import lock, store, tables
+from app.runs import store, tables
 from app.runs.going_on import as_before, further, going_on
 from app.runs.record import RunError
 from app.runs.recorder import Recorder
@@ -161,7 +162,7 @@ def test_names_numbers_and_deletion(tmp_path: Path) -> None:
     assert store.find(tmp_path, "wide net").record.title == "wide net"
     with pytest.raises(RunError, match="there are: 2, wide net"):
         store.find(tmp_path, "narrow")
-    held = lock.Lock(second.folder / store.LOCK)
+    held = file_lock.Lock(second.folder / store.LOCK)
     assert second.state == "running"
     with pytest.raises(RunError, match="Stop it first"):
         store.delete(second)

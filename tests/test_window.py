@@ -327,7 +327,7 @@ def test_saving_over_an_older_format_says_where_the_original_is(qtbot, window: M
 def test_a_save_that_fails_keeps_the_work(qtbot, window: MainWindow, tmp_path: Path) -> None:
     window.canvas.add_op("nn.ReLU")
     assert not window.files.save_to(tmp_path / "no" / "such" / "folder.tape")
-    assert window.document.dirty and "was not saved" in window.banner.title()
+    assert window.document.dirty and "was not saved" in window.recovery.files.banner.title()
 
 
 # -- one selection, five readings -------------------------------------------------------------------------------------

@@ -15,10 +15,10 @@ from typing import Any, Protocol
 
 import msgspec
 
-from app import atomic, project_file
+from app import atomic, file_lock, project_file
 from app.data.sources import DataError
 from app.project import Project
-from app.runs import layers_kept, lock, record, store, tables
+from app.runs import layers_kept, record, store, tables
 from app.runs.going_on import GoingOn
 from app.runs.store import Kept
 from app.training.events import (
@@ -79,7 +79,7 @@ class Recorder:
         self._wake = threading.Event()
         self._closing = False
         self._thread: threading.Thread | None = None
-        self._lock: lock.Lock | None = None
+        self._lock: file_lock.Lock | None = None
         self._watcher: Watcher | None = None
         self._looked = 0
         self._told = False
@@ -93,7 +93,7 @@ class Recorder:
         """Write what the run starts with; returns what went wrong. A run that cannot be kept goes on without."""
         with self._noting():
             folder = self.kept.folder
-            self._lock = lock.Lock(folder / store.LOCK)
+            self._lock = file_lock.Lock(folder / store.LOCK)
             if self._going_on is None:
                 project_file.write(self._project, folder / store.PROJECT)
                 atomic.write_text(folder / store.SOURCE, self._source)
@@ -251,7 +251,7 @@ class _Noting:
         return None
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
-        known = (OSError, tables.TableError, record.RunError, project_file.ProjectFileError, lock.Busy)
+        known = (OSError, tables.TableError, record.RunError, project_file.ProjectFileError, file_lock.Busy)
         if not isinstance(error, known):
             return False
         reason = getattr(error, "strerror", None) or str(error)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from app import project_file
+from app import file_lock, project_file
 from app.project import Project
-from app.runs import layers_kept, lock, tables
+from app.runs import layers_kept, tables
 from app.runs import record as records
 from app.runs.record import Parent, Record, RunError
 from app.training.columns import Columns
@@ -42,7 +42,7 @@ class Kept:
     @property
     def goes_on(self) -> bool:
         """Whether a process writes it now."""
-        return lock.is_held(self.folder / LOCK)
+        return file_lock.is_held(self.folder / LOCK)
 
     @property
     def state(self) -> str:

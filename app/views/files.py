@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QMimeData, QObject, Signal
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app import leftovers
 from app.document import Document
-from app.project_file import ProjectFileError
+from app.project_file import ChangedOnDisk, ProjectFileError
 from app.resources import path as resource_path
 from app.settings import Settings
 
@@ -17,14 +18,21 @@ FILTER = "Tapedeck project (*.tape)"
 
 
 class Files(QObject):
-    """The File menu. `refused(title, reason)` tells what could not be done; nothing is lost then."""
+    """The File menu. `refused(title, reason)` and `not_saved` tell what could not be done; nothing is lost then.
+
+    `settle(path)` asks what becomes of a file that somebody changed, and says whether the open project was saved;
+    `may_replace(path, asked)` whether another file may be written over, about which the system's dialog may have asked.
+    """
 
     refused = Signal(str, str)
+    not_saved = Signal(str, str)
     saved = Signal(object)
 
     def __init__(self, document: Document, settings: Settings, window: QWidget) -> None:
         super().__init__(window)
         self._document, self._settings, self._window = document, settings, window
+        self.settle: Callable[[Path], bool] = lambda _path: False
+        self.may_replace: Callable[[Path, bool], bool] = lambda _path, _asked: True
 
     def new(self) -> None:
         if self.may_leave():
@@ -70,7 +78,7 @@ class Files(QObject):
     def save(self) -> bool:
         """Save where it came from, or ask. False if it was not saved."""
         path = self._document.path
-        return self.save_to(path) if path else self.save_as()
+        return self.save_to(path) if path and not self._document.read_only else self.save_as()
 
     def save_as(self) -> bool:
         folder = self._document.path.parent if self._document.path else self._settings.export_folder
@@ -79,16 +87,20 @@ class Files(QObject):
         if not name:
             return False
         path = Path(name)
-        return self.save_to(path if path.suffix else path.with_suffix(".tape"))
+        whole = path if path.suffix else path.with_suffix(".tape")
+        return self.may_replace(whole, whole == path) and self.save_to(whole)
 
     def save_to(self, path: Path) -> bool:
         try:
             self._document.save(path)
+        except ChangedOnDisk:
+            return self.settle(path)
         except ProjectFileError as error:
-            self.refused.emit(f"{path.name} was not saved", str(error))
+            self.not_saved.emit(f"{path.name} was not saved", str(error))
             return False
         except OSError as error:
-            self.refused.emit(f"{path.name} was not saved", f"{error.strerror or error}: {path}. Choose another place.")
+            words = f"{error.strerror or error}: {path}. Choose another place."
+            self.not_saved.emit(f"{path.name} was not saved", words)
             return False
         self._settings.add_recent(path)
         self.saved.emit(path)
@@ -100,5 +112,13 @@ class Files(QObject):
             return True
         from app.views.dialogs.message import Answer, ask_unsaved
 
-        answer = ask_unsaved(self._window, self._document.project.name)
+        path = self._document.path
+        answer = ask_unsaved(self._window, path.name if path else self._document.project.name)
         return self.save() if answer is Answer.SAVE else answer is Answer.DISCARD
+
+
+def project_in(data: QMimeData) -> Path | None:
+    """The project file that is being dragged over the window, if it is one."""
+    urls = data.urls()
+    path = Path(urls[0].toLocalFile()) if len(urls) == 1 and urls[0].isLocalFile() else None
+    return path if path is not None and path.suffix == ".tape" else None

@@ -104,6 +104,7 @@ class Links(QObject):
     def _show_title(self) -> None:
         window = self._window
         name, dirty = window.document.project.name, window.document.dirty
+        name = f"{name} (read-only)" if window.document.read_only else name
         window.toolbar.set_project(name, dirty)
         window.setWindowTitle(f"{name}[*] – Tapedeck")
         window.setWindowModified(dirty)

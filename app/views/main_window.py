@@ -23,7 +23,7 @@ from app.views.block_control import BlockControl
 from app.views.canvas.canvas import Canvas
 from app.views.cure_control import CureControl
 from app.views.docks import PageHeights, TabbedDock, TabbedPane
-from app.views.files import Files
+from app.views.files import Files, project_in
 from app.views.furnish import furnishing, load_modules
 from app.views.head_control import HeadControl
 from app.views.import_control import ImportControl
@@ -39,6 +39,7 @@ from app.views.own_files import OwnFiles, python_files
 from app.views.palette import Palette
 from app.views.place import NETWORK, Place, SheetDocument
 from app.views.problems import ProblemsPanel
+from app.views.recovery_control import RecoveryControl
 from app.views.run_control import RunControl
 from app.views.selection import NetworkSelection, Selection
 from app.views.status import StatusLine
@@ -119,6 +120,7 @@ class MainWindow(QMainWindow):
         self._lay_out()
         self.links = Links(self)
         self.layer_links = LayerLinks(self)
+        self.recovery = RecoveryControl(self)
         self._steps = furnishing(self)
         self._restore()
 
@@ -351,6 +353,7 @@ class MainWindow(QMainWindow):
         if hasattr(self, "page_links"):  # else it is closed before its pages are made
             self.page_links.close()
         self.background.close()
+        self.recovery.close()
         event.accept()
 
     def _may_stop_run(self) -> bool:
@@ -366,20 +369,13 @@ class MainWindow(QMainWindow):
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         data = event.mimeData()
-        if _project_in(event) is not None or python_files(data) or self.weights_control.takes(data):
+        if project_in(event.mimeData()) is not None or python_files(data) or self.weights_control.takes(data):
             event.acceptProposedAction()
 
     def dropEvent(self, event: QDropEvent) -> None:
-        path = _project_in(event)
+        path = project_in(event.mimeData())
         if self.layer_links.drop(event.mimeData()) or self.weights_control.drop(event.mimeData()):
             event.acceptProposedAction()
         elif path is not None:
             event.acceptProposedAction()
             self.files.open_asking(path)
-
-
-def _project_in(event: QDropEvent) -> Path | None:
-    """The project file that is being dragged over the window, if it is one."""
-    urls = event.mimeData().urls()
-    path = Path(urls[0].toLocalFile()) if len(urls) == 1 and urls[0].isLocalFile() else None
-    return path if path is not None and path.suffix == ".tape" else None

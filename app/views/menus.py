@@ -89,6 +89,7 @@ def _file(window: MainWindow, actions: Actions) -> None:
     menu.addSeparator()
     actions.add(menu, "export", "&Export code and weights…", window.ask_export, "Ctrl+E", "export")
     actions.add(menu, "export-drawing", "Export the dra&wing…", lambda: export_drawing(window), "Ctrl+Shift+E")
+    actions.add(menu, "recover", "Reco&ver unsaved work…", lambda: window.recovery.look(asked=True))
     menu.addSeparator()
     actions.add(menu, "quit", "&Quit", window.close, Key.Quit)
 

@@ -15,7 +15,7 @@ class StatusLine(QStatusBar):
         self.setSizeGripEnabled(False)
         self.setFixedHeight(24)
         self._left = {key: self._label() for key in ("state", "errors", "warnings", "tape", "kept", "checked")}
-        self._right = {key: self._label() for key in ("start", "parameters", "compute", "run", "torch")}
+        self._right = {key: self._label() for key in ("start", "parameters", "compute", "run", "torch", "autosave")}
         for label in self._left.values():
             self.addWidget(label)
         for label in self._right.values():
@@ -50,6 +50,11 @@ class StatusLine(QStatusBar):
 
     def set_torch(self, text: str) -> None:
         self._put("torch", text, "text3")
+
+    def set_autosave(self, text: str, color: str = "text3", note: str = "") -> None:
+        """When unsaved work was last kept, or why it is not, "" where nothing is unsaved; `note` is the whole story."""
+        self._put("autosave", text, color)
+        self._right["autosave"].setToolTip(note)
 
     def set_state(self, text: str, color: str = "text2") -> None:
         """What the run does now, "" when there is none."""

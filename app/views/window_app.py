@@ -10,7 +10,7 @@ from types import TracebackType
 from PySide6.QtCore import QObject, QTimer, Signal
 from PySide6.QtWidgets import QApplication
 
-from app import __version__
+from app import __version__, journal
 from app.settings import Settings
 from app.views import icons, theme
 from app.views.main_window import MainWindow
@@ -63,6 +63,9 @@ def run_window(file: str | None) -> int:
     window.start()
     if file is None:
         window.open_first()
+    elif file.endswith(journal.JOURNAL):
+        QTimer.singleShot(0, lambda: window.recovery.open(Path(file)))
     else:
         QTimer.singleShot(0, lambda: window.files.open(Path(file)))
+    QTimer.singleShot(0, window.recovery.look)
     return application.exec()

@@ -25,16 +25,21 @@ class DiffEdit(QPlainTextEdit):
     """A unified diff; what came is green, what went is red, with the signs in front so that colour is not alone."""
 
     def __init__(self, lines: tuple[str, ...], parent: QWidget | None = None) -> None:
-        super().__init__("\n".join(lines), parent)
+        super().__init__(parent)
         self.setReadOnly(True)
         self.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
         self.setFont(theme.font("code"))
         self.setFrameShape(QPlainTextEdit.Shape.NoFrame)
         self.setTabChangesFocus(True)
         self.setAccessibleName("What an edit changed")
-        self._lines = lines
-        self._mark()
+        self.set_lines(lines)
         theme.manager().changed.connect(self._mark)
+
+    def set_lines(self, lines: tuple[str, ...]) -> None:
+        """Show another difference."""
+        self._lines = lines
+        self.setPlainText("\n".join(lines))
+        self._mark()
 
     def _mark(self) -> None:
         colors = theme.current()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal, SignalInstance
@@ -58,6 +58,16 @@ class RunsKeeper(QObject):
         if not self._beside:
             self._made.append(kept.folder)
         return Recorder(kept, project, job.source.text, watch=self.watch(job))
+
+    @property
+    def unsaved(self) -> tuple[Path, ...]:
+        """The folders of runs that move beside the project once it has a file."""
+        return tuple(self._made)
+
+    def take_over(self, folders: Iterable[Path]) -> None:
+        """Have runs of a project without a file, which was restored, move with it too."""
+        self._made = [*self._made, *(folder for folder in folders if folder.is_dir())]
+        self.refresh()
 
     def watch(self, job: Job) -> Callable[[Path], Watcher] | None:
         """Who is told what a run tells besides its own tables, made on the run's thread."""

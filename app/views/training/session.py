@@ -6,6 +6,7 @@ thread has ended, so "done", "stopped" and "failed" mean that nothing of it is r
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -94,6 +95,8 @@ class RunSession(QObject):
         super().__init__(parent)
         self.runs: list[Run] = []
         self.place = HERE  # where the next run is carried out
+        # Called as a run is started; what it returns is called on the run's thread, and the run waits for it.
+        self.before_run: Callable[[], Callable[[], object]] | None = None
         self._count = 0
         self._thread: TrainingThread | None = None
         self._ending: Finished | Failed | None = None
@@ -154,7 +157,10 @@ class RunSession(QObject):
         self._count += 1
         run = Run(self._count, job, datetime.now(), history or History(), recorder=recorder)
         place = self.place if place is None else place
-        old, self._thread = self._thread, TrainingThread(job, self, recorder=recorder, resume=resume, place=place)
+        before = self.before_run() if self.before_run is not None else None
+        old, self._thread = self._thread, TrainingThread(
+            job, self, recorder=recorder, resume=resume, place=place, before=before
+        )
         if old is not None:
             old.deleteLater()
         self._ending = None

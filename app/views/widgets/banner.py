@@ -19,9 +19,13 @@ KINDS = {
 
 
 class Banner(QFrame):
-    """A message across a view: error, warning or info, with a reason, one action and a close button."""
+    """A message across a view: error, warning or info, with a reason, actions and a close button.
+
+    `acted` comes for the first action alone, `chosen(text)` for any.
+    """
 
     acted = Signal()
+    chosen = Signal(str)
     closed = Signal()
 
     def __init__(
@@ -32,6 +36,10 @@ class Banner(QFrame):
         self._title = label("", "message", wrap=True)
         self._reason = label("", "caption", "text2", wrap=True)
         self._action = Button()
+        self._more: list[Button] = []
+        self._row = QHBoxLayout()
+        self._row.setSpacing(8)
+        self._row.addWidget(self._action)
         self._close = icon_button("close", "Close this message")
         words = QVBoxLayout()
         words.setSpacing(2)
@@ -42,14 +50,15 @@ class Banner(QFrame):
         layout.setSpacing(12)
         layout.addWidget(self._icon, 0, Qt.AlignmentFlag.AlignVCenter)
         layout.addLayout(words, 1)
-        layout.addWidget(self._action, 0, Qt.AlignmentFlag.AlignVCenter)
+        layout.addLayout(self._row)
         layout.addWidget(self._close, 0, Qt.AlignmentFlag.AlignVCenter)
         self._action.clicked.connect(self.acted)
+        self._action.clicked.connect(lambda: self.chosen.emit(self._action.text()))
         self._close.clicked.connect(self.close_message)
         self.set(kind, title, reason, action)
 
-    def set(self, kind: str, title: str, reason: str = "", action: str = "") -> None:
-        """Say something else.
+    def set(self, kind: str, title: str, reason: str = "", action: str = "", *more: str) -> None:
+        """Say something else; `more` are actions beside the first one.
 
         Raises:
             KeyError: `kind` is none of error, warning, info.
@@ -62,9 +71,29 @@ class Banner(QFrame):
         self._reason.setVisible(bool(reason))
         self._action.setText(action)
         self._action.setVisible(bool(action))
+        self._offer(more)
         self.setAccessibleName(f"{kind}: {title}")
         self.setAccessibleDescription(reason)
         self.update()
+
+    def _offer(self, texts: tuple[str, ...]) -> None:
+        for old in self._more:
+            self._row.removeWidget(old)
+            old.hide()
+            old.deleteLater()
+        self._more = [Button(text, parent=self) for text in texts]
+        for button in self._more:
+            self._row.addWidget(button)
+            button.clicked.connect(lambda _=False, button=button: self.chosen.emit(button.text()))
+            button.show()
+
+    def actions_offered(self) -> tuple[str, ...]:
+        """The texts of the actions, in their order."""
+        return tuple(text for text in (self._action.text(), *(one.text() for one in self._more)) if text)
+
+    def button(self, text: str) -> Button:
+        """The button of an action. Raises KeyError."""
+        return {one.text(): one for one in (self._action, *self._more)}[text]
 
     def kind(self) -> str:
         return self._kind

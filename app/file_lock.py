@@ -1,0 +1,256 @@
+"""Locks that end with the process that holds them, however that ends: of a run's folder, a journal, an open project."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import getpass
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+
+LONGEST_NOTE = 1 << 16  # bytes that are read of what a lock file says
+PATIENCE = 2.0  # seconds that a save waits for another one of the same file
+_BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
+# Windows keeps others from reading what is locked, so a byte far behind the end is.
+_FAR = 1 << 30
+
+
+class Busy(RuntimeError):
+    """Somebody else holds the lock."""
+
+
+class Lock:
+    """Hold the lock at `path` until `release`. Raises Busy, or OSError if the file cannot be made or locked."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        while True:
+            self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            try:
+                _take(self._handle)
+            except OSError as error:
+                self.release()
+                if error.errno in _BUSY:
+                    raise Busy(f"{path} is held by a process that goes on") from error
+                raise
+            if _is_file_of(self._handle, path):
+                return
+            self.release()  # who held it took the file away just now
+
+    def note(self, text: str) -> None:
+        """Write what the file says; whoever reads it meanwhile sees the old or the new first line. Raises OSError."""
+        data = text.encode() + b"\n"
+        os.lseek(self._handle, 0, os.SEEK_SET)
+        os.write(self._handle, data)
+        os.ftruncate(self._handle, len(data))
+
+    def release(self) -> None:
+        """Let go; the file stays."""
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+    def remove(self) -> None:
+        """Take the file away and let go."""
+        if self._handle < 0:
+            return
+        if sys.platform == "win32":  # where an open file cannot be taken away
+            self.release()
+        with contextlib.suppress(OSError):
+            self.path.unlink()
+        self.release()
+
+
+def is_held(path: Path) -> bool:
+    """Whether somebody holds the lock, this process included."""
+    if not path.exists():
+        return False
+    with contextlib.suppress(OSError):
+        try:
+            Lock(path).release()
+        except Busy:
+            return True
+    return False
+
+
+def note_in(path: Path) -> str:
+    """The first line of a lock file; "" if there is none."""
+    try:
+        with path.open("rb") as file:
+            return file.read(LONGEST_NOTE).partition(b"\n")[0].decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+@contextlib.contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Hold off whoever else saves the same file here, while it is compared and replaced.
+
+    After `PATIENCE`, and where a file system has no locks, it goes on without.
+    """
+    handle, until = -1, time.monotonic() + PATIENCE
+    while sys.platform != "win32":  # there a file that is open cannot be replaced
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+            _take(handle)
+            if _is_file_of(handle, path):
+                break
+        except OSError as error:
+            if handle < 0 or error.errno not in _BUSY or time.monotonic() > until:
+                break
+            time.sleep(0.005)
+        os.close(handle)
+        handle = -1
+    try:
+        yield
+    finally:
+        if handle >= 0:
+            os.close(handle)
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who has a file open: `since` is local time in ISO format; what is not known is "" or 0."""
+
+    user: str = ""
+    host: str = ""
+    pid: int = 0
+    since: str = ""
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether it is on another machine."""
+        return bool(self.host) and self.host != platform.node()
+
+    @property
+    def words(self) -> str:
+        """`ada on lab3, process 812, since 14:02`, with the day where that is not today."""
+        who = " on ".join(part for part in (self.user, self.host if self.elsewhere else "") if part)
+        pid = f"process {self.pid}" if self.pid else ""
+        since = f"since {clock(datetime.fromisoformat(self.since))}" if self.since else ""
+        return ", ".join(part for part in (who, pid, since) if part)
+
+
+def clock(moment: datetime) -> str:
+    """The time of a day, with its date where that is not today."""
+    moment = moment.astimezone()
+    today = moment.date() == datetime.now().astimezone().date()
+    return f"{moment:%H:%M}" if today else f"{moment:%Y-%m-%d %H:%M}"
+
+
+def this_process() -> Owner:
+    """The owner of what this process opens now."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a user id without a name
+        user = ""
+    now = datetime.now().astimezone().isoformat(timespec="seconds")
+    return Owner(user, platform.node(), os.getpid(), now)
+
+
+def lock_beside(path: Path) -> Path:
+    """The lock file of a project: hidden, in its folder. A link and what it points at have the same one."""
+    path = Path(os.path.realpath(path))
+    return path.with_name(f".{path.name}.lock")
+
+
+class Taken(Busy):
+    """Somebody else has the file open."""
+
+    def __init__(self, owner: Owner) -> None:
+        super().__init__(f"It is open elsewhere: {owner.words or 'by a program that does not say who it is'}.")
+        self.owner = owner
+
+
+def mark_open(path: Path, *, force: bool = False) -> Lock:
+    """Mark a file as open by this process until the lock is removed.
+
+    Raises Taken if another one has it open, and OSError where no lock can be made: reading needs none. A mark of
+    another machine counts as long as it lies there, unless `force` takes it over.
+    """
+    beside = lock_beside(path)
+    before = owner_in(beside)
+    try:
+        lock = Lock(beside)
+    except Busy as error:
+        raise Taken(owner_in(beside)) from error
+    except PermissionError:
+        if not _is_free(beside):
+            raise Taken(before) from None
+        beside.unlink()  # left by somebody else's process, which is gone
+        lock = Lock(beside)
+    if before.elsewhere and not force:
+        lock.release()
+        raise Taken(before)
+    try:
+        lock.note(json.dumps(asdict(this_process())))
+    except OSError:  # it holds all the same
+        pass
+    return lock
+
+
+def holder(path: Path) -> Owner | None:
+    """Who has a file open, this process included; None if nobody has."""
+    beside = lock_beside(path)
+    owner = owner_in(beside)
+    return owner if is_held(beside) or owner.elsewhere else None
+
+
+def remove_dead(beside: Path) -> None:
+    """Take a lock file away that a process of this machine left behind; one that is held stays."""
+    if beside.is_file() and not owner_in(beside).elsewhere:
+        with contextlib.suppress(OSError, Busy):
+            Lock(beside).remove()
+
+
+def owner_in(beside: Path) -> Owner:
+    """The owner that a lock file names, whether it is held or not."""
+    try:
+        found = json.loads(note_in(beside))
+        since = str(found["since"])
+        datetime.fromisoformat(since)
+        return Owner(str(found["user"])[:80], str(found["host"])[:80], int(found["pid"]), since)
+    except (ValueError, TypeError, KeyError):
+        return Owner()
+
+
+def _is_free(path: Path) -> bool:
+    """Whether nobody holds a lock file that this user cannot write."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        _take(handle)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def _is_file_of(handle: int, path: Path) -> bool:
+    """Whether the open file is still the one of that name."""
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _take(handle: int) -> None:
+    if sys.platform == "win32":
+        import msvcrt
+
+        os.lseek(handle, _FAR, os.SEEK_SET)
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
