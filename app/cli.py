@@ -241,6 +241,25 @@ def write_text(path: Path, text: str) -> None:
     print(path)
 
 
+def digest(path: Path) -> str:
+    """The digest of a file before it is worked on, so that what somebody saves meanwhile is not written over."""
+    from app import project_file
+
+    try:
+        return project_file.digest(path)
+    except OSError as error:
+        raise Refused(f"{path}: {error.strerror or error}") from error
+
+
+def say_open(path: Path) -> None:
+    """Say who has a file open that was written: that window will notice."""
+    from app import file_lock
+
+    owner = file_lock.holder(path)
+    if owner is not None:
+        print(f"{path} is open in a window ({owner.words}), which shows that it has changed", file=sys.stderr)
+
+
 def say_backup(path: Path, backup: Path | None) -> None:
     """Print where the original of a file of an older format is kept, if `project_file.write` made a backup."""
     if backup is not None:

@@ -61,6 +61,7 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
     from app.export.weights import WeightsError
 
     out: Path = options.out
+    known = cli.digest(out)
     try:
         source = model_import.parse_source(options.source)
         arguments = model_import.parse_arguments(options.args)
@@ -74,7 +75,7 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
             project = import_child.answer(question, folder)
         own_layers.admit(project, options.trust)  # a part that was not followed is a class of the file that just ran
         analysis = analyse(project.graph, own_layers.ops_of(project))
-        backup = project_file.write(project, out)
+        backup = project_file.write(project, out, known)
     except model_import.WrongWords as error:
         raise cli.Refused(str(error)) from error
     except model_import.Late as error:
@@ -87,6 +88,7 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
     numbers = f", {analysis.total_parameters:,} parameters" if analysis.runnable else ""
     lines = analysis.source.text.count("\n")
     cli.say_backup(out, backup)
+    cli.say_open(out)
     print(f"{out}: {nodes} nodes, {len(project.blocks)} blocks{numbers}, {lines} lines of code")
     for remark in model_import.remarks(project):
         print(remark)

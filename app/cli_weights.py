@@ -41,6 +41,7 @@ def _into(options: argparse.Namespace, state: StateDict) -> int:
     from app.export.weights import WeightsError
 
     path: Path = options.into
+    known = cli.digest(path)
     project = cli.read(argparse.Namespace(project=path, trust=options.trust))
     analysis = cli.sound(project_file.with_start(project, None), alone=True)
     ours = state_dicts.net_infos(analysis.source)
@@ -62,10 +63,11 @@ def _into(options: argparse.Namespace, state: StateDict) -> int:
     try:
         start = start_weights.chosen(state, found)
         with cli.writing(path):
-            backup = project_file.write(project_file.with_start(project, start), path)
+            backup = project_file.write(project_file.with_start(project, start), path, known)
     except (WeightsError, OSError, project_file.ProjectFileError) as error:
         raise cli.Refused(str(error)) from error
     cli.say_backup(path, backup)
+    cli.say_open(path)
     print(f"{path} starts from {len(found.fitting):,} of {len(ours):,} tensors of {state.path.name}")
     return 0
 

@@ -311,11 +311,13 @@ def _is_saved(entry: Entry, note: _Note) -> bool:
 
 
 def _keep_weights(project: Project) -> None:
-    """Start weights that were never saved with a project are kept for some weeks; from now on once more."""
-    start = project.training.start
-    if start is not None and Path(start.path).parent == weights_files.store():
-        with contextlib.suppress(OSError):
-            os.utime(start.path)
+    """Weights that were never saved with a project are kept for some weeks; from now on once more."""
+    origin = project.origin
+    files = (project.training.start, origin.weights if origin else None, origin.reference if origin else None)
+    for file in files:
+        if file is not None and Path(file.path).parent == weights_files.store():
+            with contextlib.suppress(OSError):
+                os.utime(file.path)
 
 
 def _note_of(lock: file_lock.Lock) -> _Note:

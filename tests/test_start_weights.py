@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from app import cli, own_layers, preflight, project_file, start_weights, state_dicts
+from app import cli, file_lock, own_layers, preflight, project_file, start_weights, state_dicts
 from app.builder import head_edits
 from app.builder.analysis import analyse
 from app.builder.catalog import catalog
@@ -326,6 +326,27 @@ def test_the_command_prints_a_table_then_a_difference_then_stores_what_fits(tmp_
     start = project_file.read(path).training.start
     assert Path(start.path).parent == tmp_path and start.name == "w.pt"
     assert set(load_file(start.path)) == set(whole) - {last}
+
+
+def test_the_command_overwrites_nothing_that_was_saved_while_it_worked(tmp_path, capsys, monkeypatch) -> None:
+    """A window saves the project between the command's reading it and writing it."""
+    project, path = digits(), tmp_path / "p.tape"
+    project_file.write(project, path)
+    torch.save(make_module(analysed(project).source).state_dict(), tmp_path / "w.pt")
+    chosen, lock = start_weights.chosen, file_lock.mark_open(path)
+
+    def meanwhile(*given):
+        project_file.write(replace(project, name="theirs"), path)
+        return chosen(*given)
+
+    given = ["import", str(tmp_path / "w.pt"), "--into", str(path), "--strict"]
+    monkeypatch.setattr(start_weights, "chosen", meanwhile)
+    assert cli.run(given) == 2
+    assert "was changed on the disk" in capsys.readouterr().err and project_file.read(path).name == "theirs"
+    monkeypatch.undo()
+    assert cli.run(given) == 0 and project_file.read(path).training.start is not None
+    assert "is open in a window" in capsys.readouterr().err
+    lock.remove()
 
 
 def test_the_command_says_what_it_needs(tmp_path, capsys) -> None:

@@ -12,6 +12,7 @@ from app.builder.blocks import Block
 from app.builder.graph import Edge, Node
 from app.builder.sheet import Comment
 from app.frozen import FrozenMap
+from app.origin import Origin
 from app.project import Project
 from app.resources import path as resource_path
 from app.training.config import Choice
@@ -36,6 +37,7 @@ CHANGES: dict[str, tuple[Project, str]] = {
     "block": (replace(ONE, blocks=FrozenMap(B=Block("B"))), "+ B"),
     "unfolded": (replace(ONE, unfolded=frozenset({CONV.id})), "~ which blocks are unfolded"),
     "layer file": (replace(ONE, layer_files=("/l.py",)), "+ /l.py"),
+    "origin": (replace(ONE, origin=Origin("m.py:Net", "0")), "~ imported from no model → m.py:Net"),
     "notes": (replace(ONE, notes="a\nb"), "~ notes “” → “a b”"),
     "optimizer": (
         replace(ONE, training=replace(ONE.training, optimizer=Choice("Adam", FrozenMap(lr=0.5)))),
