@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Mapping
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
+from app import rng
 from app.autograd.options import CaptureOptions
 from app.builder.catalog import Catalog
 from app.builder.graph import Graph
@@ -101,7 +102,8 @@ def _arguments(
     if weights is None and job.training.start is not None:
         weights = partial(initial_weights, job.source, job.training.seed, job.training.start)
     data = prepared(job, _dataset(job.data, job.data_root, key_of(job.data)))
-    inputs, ids = data.batch(batch)
+    with rng.borrowed(job.training.seed):  # augmentation draws, and every look at this batch is to see the same one
+        inputs, ids = data.batch(batch)
     task = task_of(job, data.info)
     several: Any = task.loss_module()
     targets = task.targets(ids)

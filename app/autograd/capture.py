@@ -122,7 +122,8 @@ def hold_source(
     """Compile the text, run one batch through it, describe the graph and keep it.
 
     The generators are borrowed for as long as it takes, so a training that runs beside it goes on as if nothing had
-    happened. `state_dict` gives the weights, else they are drawn with `seed`. `ready` makes of the output what the loss
+    happened. `state_dict` gives the weights, else they are drawn with `seed`; the forward pass draws (dropout) from
+    `seed` anew, whatever was drawn for the weights. `ready` makes of the output what the loss
     takes. `around` is entered around the forward pass and the loss; `special` says what differs from a plain one.
 
     Raises `NoGraph`, and `ForwardFailed` with the place in the drawing for whatever the text or the loss raises.
@@ -131,6 +132,7 @@ def hold_source(
     try:
         with rng.borrowed(seed):
             model, given, function, target = made_ready(source, x, y, loss, state_dict, device, ready)
+        with rng.borrowed(seed):  # anew, as for every other run of this batch: drawing the weights does not count
             return hold(
                 model, given, function, target,
                 source=source, train=train, labels=labels, around=around, special=special,

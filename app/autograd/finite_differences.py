@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,15 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
 from app import rng
-from app.autograd.capture import ReadyLoss
 from app.autograd.gradcheck_report import CheckedInput, Element, EpsRow, GradcheckReport
 from app.autograd.kinks import Kink, Watch, crossed
 from app.autograd.places import Places
+from app.autograd.precision import Wide, cast, in_precision, modules_in
 from app.autograd.sparse import at_places_of, values_of
 
 # The step and the tolerances of torch.autograd.gradcheck: |analytic - numeric| <= ATOL + RTOL * |numeric|.
@@ -40,13 +38,15 @@ _FLOOR = 1e-9
 class Function:
     """`run(own, given)` on copies of the modules `owned` (None and plain callables go as they are) and of the tensors
     in `given`, with the modules in train or eval mode. `names` are those of the tensors in `given`: "" for "input 0",
-    None for one that is not looked at."""
+    None for one that is not looked at. `state` is that of the CPU's generator to begin each call with, where the
+    function was seen in the middle of a net that had drawn before."""
 
     owned: tuple[Any, ...]
     run: Callable[[Any, Any], Any]
     given: Any
     train: bool = True
     names: tuple[str | None, ...] = ()
+    state: Tensor | None = None
 
 
 class Cancelled(Exception):
@@ -62,10 +62,10 @@ class Copy:
 
     def __init__(self, function: Function, dtype: torch.dtype, seed: int, cancelled: Callable[[], bool]) -> None:
         self.dtype, self._seed, self._cancelled = dtype, seed, cancelled
-        self._run = function.run
-        self._own = tuple(_in_precision(owned, dtype, function.train) for owned in function.owned)
-        self._given = tree_map(lambda value: _cast(value, dtype), function.given)
-        self._buffers = [(b, b.clone()) for part in self._own for module in _modules(part) for b in module.buffers()]
+        self._run, self._state = function.run, function.state
+        self._own = tuple(in_precision(owned, dtype, function.train) for owned in function.owned)
+        self._given = tree_map(lambda value: cast(value, dtype), function.given)
+        self._buffers = [(b, b.clone()) for part in self._own for module in modules_in(part) for b in module.buffers()]
         self._weights: tuple[Tensor, ...] = ()
         self._differentiable: tuple[bool, ...] = ()
         self.leaves = dict(self._named(function.names))
@@ -79,21 +79,23 @@ class Copy:
             if name is not None and (leaf.is_floating_point() or leaf.is_complex()):
                 yield name or f"input {place}", leaf
         for part in self._own:
-            for module in _modules(part):
+            for module in modules_in(part):
                 yield from ((name, p) for name, p in module.named_parameters() if p.requires_grad)
 
-    def outputs(self, seed: int | None = None) -> list[Tensor]:
-        """The function once, its random numbers drawn from `seed`. Raises Cancelled."""
+    def outputs(self) -> list[Tensor]:
+        """The function once; each call draws the same random numbers. Raises Cancelled."""
         if self._cancelled():
             raise Cancelled
         self.evaluations += 1
         with torch.no_grad():
             for buffer, before in self._buffers:
                 buffer.copy_(before)
-        with rng.borrowed(self._seed if seed is None else seed):
+        with rng.borrowed(self._seed):
+            if self._state is not None:
+                torch.set_rng_state(self._state)
             # A copy, so that an operation in place has something to write to.
             given = tree_map(lambda value: value.clone() if isinstance(value, Tensor) else value, self._given)
-            with _Wide() if self.dtype is torch.float64 else nullcontext():
+            with Wide() if self.dtype is torch.float64 else nullcontext():
                 result = self._run(self._own, given)
         found = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
         found = [torch.view_as_real(leaf.resolve_conj()) if leaf.is_complex() else leaf for leaf in found]
@@ -184,34 +186,6 @@ def stored(tensor: Tensor, like: Tensor | None = None) -> Tensor:
     elif found.layout is not torch.strided:
         found = found.to_dense()
     return torch.view_as_real(found.resolve_conj()) if found.is_complex() else found
-
-
-_NARROW = frozenset((torch.float32, torch.float16, torch.bfloat16))
-_NARROWING = frozenset(("float", "half", "bfloat16"))
-
-
-class _Wide(TorchFunctionMode):
-    """Tensors that the function makes itself (`torch.zeros`) and casts (`.float()`) are double too, on this thread.
-
-    A cast is changed before it is made, for digits that are lost would look like a wrong gradient.
-    """
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if getattr(func, "__name__", "") in _NARROWING and args:
-            return args[0].double()
-        args = tuple(torch.float64 if _is_narrow(value) else value for value in args)
-        kwargs = {key: torch.float64 if _is_narrow(value) else value for key, value in kwargs.items()}
-        result = func(*args, **kwargs)
-        if not isinstance(result, Tensor):
-            return result
-        if result.dtype in _NARROW:
-            return result.double()
-        return result.to(torch.complex128) if result.dtype is torch.complex64 else result
-
-
-def _is_narrow(value: Any) -> bool:
-    return isinstance(value, torch.dtype) and value in _NARROW
 
 
 def check(
@@ -357,26 +331,3 @@ def _relative(one: float, other: float, scale: float = 0.0) -> float:
 
 def _same(one: list[Tensor], other: list[Tensor]) -> bool:
     return all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(one, other, strict=True))
-
-
-def _in_precision(part: Any, dtype: torch.dtype, train: bool) -> Any:
-    if isinstance(part, nn.Module):
-        return copy.deepcopy(part)._apply(lambda tensor: _cast(tensor, dtype)).train(train)
-    if isinstance(part, ReadyLoss):
-        return replace(part, loss=_in_precision(part.loss, dtype, train))
-    return part
-
-
-def _modules(part: Any) -> list[nn.Module]:
-    """The module in an owned part."""
-    inner = part.loss if isinstance(part, ReadyLoss) else part
-    return [inner] if isinstance(inner, nn.Module) else []
-
-
-def _cast(value: Any, dtype: torch.dtype) -> Any:
-    if not isinstance(value, Tensor):
-        return value
-    complex_ = torch.complex128 if dtype is torch.float64 else torch.complex64
-    kind = dtype if value.is_floating_point() else complex_ if value.is_complex() else value.dtype
-    copied = value.detach().to(kind, copy=True)
-    return copied.coalesce() if copied.layout is torch.sparse_coo else copied.resolve_conj()

@@ -50,7 +50,7 @@ def check_layer(
     """The module at `path` on what arrived at its `call`-th call. Raises CaptureError if it was not called."""
     given = call_of_layer(subject, path, call)
     function = Function((subject.model.get_submodule(path),), lambda own, g: own[0](*g[0], **g[1]),
-                        (given.args, given.kwargs), subject.train)  # fmt: skip
+                        (given.args, given.kwargs), subject.train, state=given.state)  # fmt: skip
     return _checked(f"layer {path}" if path else "the net", function, subject, budget, cancelled, note)
 
 
@@ -81,7 +81,7 @@ def check_node(
     if call is not None:
         title = f"custom Function {call.name}" if call.custom else f"{call.name} ({node.name})"
         run = _again(call)
-        function = Function((), run, (call.args, call.kwargs), subject.train, call.names)
+        function = Function((), run, (call.args, call.kwargs), subject.train, call.names, call.state)
         return _checked(title, function, subject, budget, cancelled, "" if not call.several else
                         f"{call.name} made {call.several} nodes; they are checked together.")  # fmt: skip
     if not node.layer:

@@ -24,7 +24,7 @@ class Call:
 
     `names` are those of the parameters among the tensors, in their order: "" for others, None for those that required
     none. `custom` says that `function` is a custom Function's `apply`; `several` is the number of nodes that it made, 0
-    if it made the one alone.
+    if it made the one alone. `state` is that of the CPU's generator just before the call.
     """
 
     function: Callable[..., Any]
@@ -34,6 +34,7 @@ class Call:
     name: str = ""
     custom: bool = False
     several: int = 0
+    state: torch.Tensor | None = None
 
 
 def call_of_layer(subject: Subject, path: str, number: int = 1) -> Call:
@@ -157,7 +158,7 @@ def _copied(subject: Subject, function: Any, args: Any, kwargs: Any, name: str) 
     leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     copied_args, copied_kwargs = tree_map(_clone, (tuple(args), dict(kwargs)))
     known = tuple(names.get(id(leaf), "") if leaf.requires_grad else None for leaf in leaves)
-    return Call(function, copied_args, copied_kwargs, known, name)
+    return Call(function, copied_args, copied_kwargs, known, name, state=torch.get_rng_state())
 
 
 def _clone(value: Any) -> Any:

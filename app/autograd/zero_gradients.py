@@ -6,9 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from app.autograd.live import LiveGraph
+from app.autograd.measure import measure as measured
 from app.autograd.measure import values_of
 from app.autograd.subject import gradients_kept, run_backward
 from app.autograd.tape import Tape, TapeEdge, TapeNode
@@ -85,10 +84,9 @@ def measure(graph: LiveGraph) -> Measured:
         finally:
             for hook in hooks:
                 hook.remove()
-        norms = {
-            name: None if parameter.grad is None else _norm(parameter.grad)
-            for name, parameter in model.named_parameters(remove_duplicate=False)
-        }
+        grads = {name: parameter.grad for name, parameter in model.named_parameters(remove_duplicate=False)}
+        stats = measured(list(grads.values()))  # as playback measures them, so that one gradient has one norm
+        norms = {name: None if one is None else one.norm for name, one in zip(grads, stats, strict=True)}
     return Measured(norms, arrived, left, error)
 
 
@@ -167,7 +165,3 @@ def _any(grad: Any) -> bool:
     if grad is None:
         return False
     return bool(values_of(grad).any())
-
-
-def _norm(grad: Any) -> float:
-    return float(torch.linalg.vector_norm(values_of(grad).double()))

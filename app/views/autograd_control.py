@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, Signal
@@ -80,6 +80,8 @@ class AutogradControl(QObject):
         self._room.show_busy("Running one batch forward…")
         labels = node_labels(self._document.project.graph, self._catalog)
         weights = self._weights(job)
+        if weights is not None:
+            weights = cache(weights)  # a run goes on: what looks at this batch later has the weights of the capture
         options = self.options
         hold = partial(hold_batch, job, labels, train=train, weights=weights, options=options)
         subject = partial(batch_subject, job, labels, train=train, weights=weights, options=options.looked_into)

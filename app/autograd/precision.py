@@ -1,0 +1,74 @@
+"""Copies of modules and tensors in double or single precision, and a context in which code computes in double."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from app.autograd.capture import ReadyLoss
+
+_NARROW = frozenset((torch.float32, torch.float16, torch.bfloat16))
+_NARROWING = frozenset(("float", "half", "bfloat16"))
+_DRAWN_LIKE = frozenset(("rand_like", "randn_like"))
+_DRAWN_INTO = frozenset(("normal_", "uniform_", "exponential_"))
+
+
+class Wide(TorchFunctionMode):
+    """Tensors that the function makes itself (`torch.zeros`) and casts (`.float()`) are double too, on this thread.
+
+    A cast is changed before it is made, for digits that are lost would look like a wrong gradient. Random numbers are
+    drawn in single precision as in the plain pass: torch draws others in double.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if name in _NARROWING and args:
+            return args[0].double()
+        if name in _DRAWN_INTO and args and args[0].dtype is torch.float64:
+            return args[0].copy_(func(torch.empty_like(args[0], dtype=torch.float32), *args[1:], **kwargs))
+        if name in _DRAWN_LIKE:
+            kwargs = {"dtype": torch.float32, **kwargs}
+        else:
+            kwargs = {key: torch.float64 if _is_narrow(value) else value for key, value in kwargs.items()}
+        args = tuple(torch.float64 if _is_narrow(value) else value for value in args)
+        result = func(*args, **kwargs)
+        if not isinstance(result, Tensor):
+            return result
+        if result.dtype in _NARROW:
+            return result.double()
+        return result.to(torch.complex128) if result.dtype is torch.complex64 else result
+
+
+def _is_narrow(value: Any) -> bool:
+    return isinstance(value, torch.dtype) and value in _NARROW
+
+
+def in_precision(part: Any, dtype: torch.dtype, train: bool) -> Any:
+    """A copy of a module or of a loss in a precision and a mode; anything else as it is."""
+    if isinstance(part, nn.Module):
+        return copy.deepcopy(part)._apply(lambda tensor: cast(tensor, dtype)).train(train)
+    if isinstance(part, ReadyLoss):
+        return replace(part, loss=in_precision(part.loss, dtype, train))
+    return part
+
+
+def modules_in(part: Any) -> list[nn.Module]:
+    """The module in an owned part."""
+    inner = part.loss if isinstance(part, ReadyLoss) else part
+    return [inner] if isinstance(inner, nn.Module) else []
+
+
+def cast(value: Any, dtype: torch.dtype) -> Any:
+    """A copy of a tensor in a precision, complex ones in that of their parts; what is no tensor as it is."""
+    if not isinstance(value, Tensor):
+        return value
+    complex_ = torch.complex128 if dtype is torch.float64 else torch.complex64
+    kind = dtype if value.is_floating_point() else complex_ if value.is_complex() else value.dtype
+    copied = value.detach().to(kind, copy=True)
+    return copied.coalesce() if copied.layout is torch.sparse_coo else copied.resolve_conj()
