@@ -225,6 +225,7 @@ class Call:
     def of(cls, spec: OpSpec, params: FrozenMap[str, Any]) -> Call:
         """Look the target up and, if it is a class, make the module."""
         literals = {name: _torch_value(value) for name, value in params.items()}
+        literals |= {name: _bracketed(value) for name, value in literals.items() if _is_index(spec, name)}
         target = find(spec.target)
         if spec.kind != "module":
             return cls(spec, target, literals)
@@ -269,7 +270,7 @@ class Call:
         """Operators know no names: what arrives, or stands in for it, and behind it the other literals."""
         ordered = []
         for port in self.spec.inputs:
-            if port.name in given or port.name in literals:
+            if not port.wired and (port.name in given or port.name in literals):
                 ordered.append(given[port.name] if port.name in given else literals[port.name])
         rest = [param.name for param in self.spec.params if param.name not in self.spec.input_names]
         return [*ordered, *(literals[name] for name in rest if name in literals)]
@@ -281,6 +282,16 @@ def _torch_value(value: Any) -> Any:
     if isinstance(value, Slice):
         return slice(*value.parts)
     return getattr(torch, value.name) if isinstance(value, DType) else value
+
+
+def _is_index(spec: OpSpec, name: str) -> bool:
+    param = spec.param(name)
+    return param is not None and param.kind == "index"
+
+
+def _bracketed(index: Any) -> Any:
+    """What stands between brackets, with lists as lists."""
+    return tuple(list(item) if isinstance(item, tuple) else item for item in index) if type(index) is tuple else index
 
 
 def _tensor(value: ValueType, batch: int, device: str, fill: float) -> Any:

@@ -148,7 +148,8 @@ class OpSpec:
             return None
         if name != param.name:  # a part of it
             whole = param.kind == "index" or (param.kind == "ints" and found["part"] is None)
-            return Port(name, "number", required=False, named=True, wired=True) if whole else None
+            given = "tensor or number" if param.kind == "index" and found["part"] is None else "number"
+            return Port(name, given, required=False, named=True, wired=True) if whole else None
         kind = _WIRED_KINDS.get(param.kind)
         if param.kind == "ints" and param.count == 0 and param.required:
             kind = "tuple"

@@ -83,13 +83,14 @@ def slice_text(start: str, stop: str, step: str) -> str:
 
 
 def index_code(value: Any) -> str:
-    """What stands between brackets: a number, a slice, `...`, None, or several of them.
+    """What stands between brackets: a number, a slice, `...`, None, a list of places, or several of them.
 
-    >>> index_code((Ellipsis, Slice(None, 3), 0)), index_code((1,)), index_code(Slice())
-    ('..., :3, 0', '1,', ':')
+    >>> index_code((Ellipsis, Slice(None, 3), 0)), index_code((1,)), index_code(Slice()), index_code((Slice(), (0, 2)))
+    ('..., :3, 0', '1,', ':', ':, [0, 2]')
     """
     if isinstance(value, tuple):
-        return ", ".join(map(index_code, value)) + ("," if len(value) == 1 else "") if value else "()"
+        items = (f"[{', '.join(map(repr, item))}]" if isinstance(item, tuple) else index_code(item) for item in value)
+        return ", ".join(items) + ("," if len(value) == 1 else "") if value else "()"
     return str(value) if isinstance(value, Slice) else to_code(value)
 
 

@@ -113,12 +113,21 @@ def _check_number(param: Param, value: Any) -> None:
 def _check_index(param: Param, value: Any) -> None:
     items = value if type(value) is tuple else (value,)
     for item in items:
-        numbers = item.parts if isinstance(item, Slice) else (item,)
-        fits = all(part is None or (type(part) is int and abs(part) <= LARGEST) for part in numbers)
-        if not (item is Ellipsis or isinstance(item, Expr) or fits):
+        if not (item is None or item is Ellipsis or isinstance(item, Expr) or all(map(_is_place, _places(item)))):
             raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
     if len(items) > 64 or sum(item is Ellipsis for item in items) > 1:
         raise ParamError(f"{param.name} {wants(param)}, with `...` once at most")
+
+
+def _places(item: Any) -> tuple[Any, ...]:
+    """The numbers of a slice or of a list between brackets; an empty list has none that would do."""
+    if isinstance(item, Slice):
+        return tuple(part for part in item.parts if part is not None)
+    return (item or ("",))[:MOST_VALUES] if type(item) is tuple else (item,)
+
+
+def _is_place(value: Any) -> bool:
+    return type(value) is int and abs(value) <= LARGEST
 
 
 def _check_tensor(param: Param, value: Any) -> None:
@@ -198,7 +207,7 @@ def wants(param: Param) -> str:
         "value": "wants a number, a truth value, a text or several of them with commas between",
         "equation": "wants letters for dimensions, such as bij,bjk->bik",
         "number": "wants a number" + ("" if param.minimum is not None else " or True or False"),
-        "index": "wants what stands between brackets, such as 0 or :, 1:3 or ...",
+        "index": "wants what stands between brackets, such as 0 or :, 1:3 or ..., or [0, 2]",
         "tensor": "wants numbers in brackets, rows of one length, such as [[1, 2], [3, 4]]",
         "dtype": "wants a dtype" + (f" of {', '.join(param.choices)}" if param.choices else ""),
     }[param.kind]
@@ -244,14 +253,15 @@ def _index(param: Param, text: str) -> Any:
     """What a person typed between brackets, or with them."""
     text = text.replace("−", "-").replace("…", "...")
     inner = text[1:-1] if text.startswith("[") and text.endswith("]") else text
-    try:
-        tree = ast.parse(f"_[{inner}]", mode="eval").body
-        if isinstance(tree, ast.Subscript) and isinstance(tree.value, ast.Name):
-            parts = tree.slice.elts if isinstance(tree.slice, ast.Tuple) else [tree.slice]
-            items = tuple(_index_item(part) for part in parts)
-            return items if isinstance(tree.slice, ast.Tuple) else items[0]
-    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-        pass  # said below
+    for written in dict.fromkeys((inner, text)):  # `[0], [1]` has brackets around each alone
+        try:
+            tree = ast.parse(f"_[{written}]", mode="eval").body
+            if isinstance(tree, ast.Subscript) and isinstance(tree.value, ast.Name):
+                parts = tree.slice.elts if isinstance(tree.slice, ast.Tuple) else [tree.slice]
+                items = tuple(_index_item(part) for part in parts)
+                return items if isinstance(tree.slice, ast.Tuple) or isinstance(items[0], tuple) else items[0]
+        except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+            continue  # said below
     raise ParamError(f"{param.name} {wants(param)}, not {_short(text)}")
 
 
@@ -259,7 +269,8 @@ def _index_item(tree: ast.expr) -> Any:
     if isinstance(tree, ast.Slice):
         parts = (tree.lower, tree.upper, tree.step)
         return Slice(*(None if part is None else ast.literal_eval(part) for part in parts))
-    return ast.literal_eval(tree)
+    value = ast.literal_eval(tree)
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _tuples(value: Any) -> Any:
@@ -273,7 +284,7 @@ def _literal(param: Param, text: str) -> Any:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
         raise ParamError(f"{param.name} {wants(param)}, not {_short(text)}") from None
-    if param.kind == "tensor":
+    if param.kind in ("tensor", "value"):
         return _tuples(value)
     return tuple(value) if isinstance(value, list) else value
 
@@ -327,7 +338,7 @@ def format_param(value: Any) -> str:
         return index_code(value)
     if isinstance(value, tuple) and any(item is None or isinstance(item, Slice | EllipsisType) for item in value):
         return index_code(value)
-    if isinstance(value, tuple) and (not value or isinstance(value[0], tuple)):
+    if isinstance(value, tuple) and (not value or any(isinstance(item, tuple) for item in value)):
         return f"[{', '.join(map(_bracketed, value))}]" if value else "()"
     if isinstance(value, tuple):
         return ", ".join(format_param(item) for item in value) + ("," if len(value) == 1 else "")

@@ -65,7 +65,8 @@ class Reading:
     def index(self, param: Param, tree: ast.expr) -> Any:
         """What stands between brackets."""
         try:
-            return parse_param(param, ast.unparse(tree).removeprefix("(").removesuffix(")"))
+            text = ast.unparse(tree).removeprefix("(").removesuffix(")")
+            return parse_param(param, f"[{text}]" if isinstance(tree, ast.List) else text)
         except ParamError as error:
             raise CannotEdit(str(error), tree) from None
 

@@ -21,6 +21,7 @@ from app.builder.catalog import Catalog, OpSpec
 from app.builder.importer.values import Training, set_item
 from app.builder.introspect import find
 from app.builder.literals import DTYPES, DType, Slice
+from app.builder.params import ParamError, check_param
 
 BATCH_NORM = "F.batch_norm"
 WIRED = 1  # what stands in the place of a number that a wire gives
@@ -96,8 +97,6 @@ class Binder:
             key, args, kwargs = self._method(str(node.target), args, kwargs)
         else:
             key = self._function(node.target)
-        if key == "operator.getitem" and self._is_tensor(args[1]):
-            return self._looked_up(args[0], args[1])
         spec = self.catalog.get(key)
         if spec is None:
             raise Unbound(f"{_name(node.target)} is not among the ops")
@@ -133,6 +132,9 @@ class Binder:
             return "Tensor.type_as", args, {}
         if plain == "t":
             return "torch.transpose", [args[0], 0, 1], {}
+        if plain == "where":  # the condition comes first in the function, and not in the method
+            named = {"input" if name == "self" else name: value for name, value in kwargs.items()}
+            return "torch.where", [*args[1:2], args[0], *args[2:]], named
         function = getattr(torch, plain, None)
         key = _METHODS.get(plain) or (_FUNCTIONS.get(function) if function is not None else None)
         if key is None:
@@ -144,17 +146,6 @@ class Binder:
 
     def _is_tensor(self, value: Any) -> bool:
         return isinstance(value, fx.Node) and isinstance(self.values.get(value), torch.Tensor)
-
-    def _looked_up(self, table: Any, index: Any) -> Bound:
-        """`table[index]` with a tensor of indices: rows of the table."""
-        known = self.values[index]
-        if known.dtype in (torch.bool, torch.uint8):
-            raise Unbound("a tensor is indexed with a mask, and how many values there are depends on the data")
-        if known.dim() == 1:
-            return Bound("torch.index_select", {"input": [table], "index": [index]}, {"dim": 0})
-        if self.values[table].dim() != 2:
-            raise Unbound(f"a tensor of {self.values[table].dim()} dimensions is indexed with one of {known.dim()}")
-        return Bound("F.embedding", {"input": [index], "weight": [table]})
 
     def _split_at(self, node: fx.Node, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Where a tensor is cut, as the sizes of its parts; those are read off the example."""
@@ -201,12 +192,17 @@ class Binder:
             return isinstance(self.values.get(value), int)
         return isinstance(value, int) and not isinstance(value, bool)
 
+    def _is_number_node(self, value: Any) -> bool:
+        return isinstance(value, fx.Node) and self._is_number(value)
+
     def put(self, bound: Bound, spec: OpSpec, name: str, value: Any) -> None:
         if name == "training" and type(value) is Training:
             return  # as every op does that asks for it
         port = spec.input(name) if name in spec.input_names else None
         param = spec.param(name)
         if port is not None and port.variadic:
+            if value is None and not port.required:
+                return
             if isinstance(value, fx.Node):
                 raise Unbound(f"{spec.key} takes a list that another call gave as {name}")
             if not all(isinstance(item, fx.Node) for item in value):
@@ -224,7 +220,7 @@ class Binder:
     def _put_param(self, bound: Bound, spec: OpSpec, name: str, value: Any) -> None:
         param = spec.param(name)
         assert param is not None
-        if param.kind == "ints" and param.count == 0 and isinstance(value, fx.Node) and self._is_number(value):
+        if param.kind == "ints" and param.count == 0 and param.required and self._is_number_node(value):
             value = (value,)
         if isinstance(value, fx.Node):
             if spec.wirable(name) is None:  # what decides how many outputs there are is read off the example
@@ -243,6 +239,10 @@ class Binder:
         literal = literal_of(value)
         if literal is None and not param.optional:
             return
+        try:
+            check_param(param, literal)
+        except ParamError as error:
+            raise Unbound(f"{spec.key}: {error}") from error
         if literal != param.default or type(literal) is not type(param.default) or param.required:
             bound.params[name] = literal
 
@@ -253,6 +253,8 @@ class Binder:
         return value
 
     def _index(self, bound: Bound, name: str, value: Any) -> Any:
+        if isinstance(value, list):
+            value = (value,)
         if not isinstance(value, tuple):
             return self._index_item(bound, name, value)
         return tuple(self._index_item(bound, f"{name}[{i}]", item) for i, item in enumerate(value))
@@ -261,6 +263,10 @@ class Binder:
         if isinstance(value, slice):
             parts = (self._item(bound, f"{place}.{part}", getattr(value, part)) for part in ("start", "stop", "step"))
             return Slice(*parts)
+        if isinstance(value, list | tuple):
+            if not all(type(one) is int for one in value):
+                raise Unbound("a tensor is indexed with a list of other values than whole numbers")
+            return tuple(value)
         return self._item(bound, place, value)
 
 

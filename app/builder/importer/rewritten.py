@@ -10,16 +10,13 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
 
 from app.builder.importer.values import FACTORIES, PROXIES, Attribute
 
 
 def _rank(x: Any) -> int:
     return int((x.known if type(x) in PROXIES else x).dim())
-
-
-def _whole(part: Any) -> bool:
-    return type(part) is slice and (part.start, part.stop, part.step) == (None, None, None)
 
 
 def _outer(a: Any, b: Any) -> Any:
@@ -200,29 +197,9 @@ def _sizes(x: Any, index: slice) -> tuple[Any, ...] | None:
 
 
 def _item(x: Any, index: Any) -> Any:
-    """`x[:, i]` with one tensor of whole numbers: what `index_select` takes, for each of them."""
-    if isinstance(index, slice) and all(type(part) in (int, type(None)) for part in (index.start, index.stop)):
-        sizes = _sizes(x, index)
-        if sizes is not None:
-            return sizes
-    if type(x) not in PROXIES or not isinstance(x.known, torch.Tensor):
-        return None
-    parts = index if isinstance(index, tuple) else (index,)
-    tensors = [place for place, part in enumerate(parts) if isinstance(part, torch.Tensor)]
-    if len(tensors) != 1 or not all(map(_whole, parts[: tensors[0]])):
-        return None
-    place = tensors[0]
-    found = parts[place]
-    known = found.known if type(found) in PROXIES else found
-    if known.dtype in (torch.bool, torch.uint8) or not all(map(_whole, parts[place + 1 :])):
-        return None
-    if place == 0 and (known.dim() == 1 or _rank(x) == 2) and len(parts) == 1:
-        return None  # the binder's: a row of a table for each
-    if known.dim() == 1:
-        return torch.index_select(x, place, found)
-    chosen = torch.index_select(x, place, found.reshape(-1))
-    before, behind = range(place), range(place + 1, _rank(x))
-    return chosen.reshape(*(x.size(dim) for dim in before), *known.shape, *(x.size(dim) for dim in behind))
+    """Some of the sizes of a shape, as a tuple of numbers."""
+    plain = isinstance(index, slice) and all(type(part) in (int, type(None)) for part in (index.start, index.stop))
+    return _sizes(x, index) if plain else None
 
 
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
@@ -299,3 +276,16 @@ def sizes_seen(following: Callable[[], bool], made: Callable[..., Any]) -> Itera
     finally:
         for name, function in names.items():
             setattr(torch, name, function)
+
+
+class Factories(TorchFunctionMode):
+    """While `following`, the making of tensors out of numbers comes to `made`."""
+
+    def __init__(self, following: Callable[[], bool], made: Callable[..., Any]) -> None:
+        super().__init__()
+        self._following, self._made = following, made
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in FACTORIES and self._following():
+            return self._made("call_function", func, args, kwargs or {})
+        return func(*args, **(kwargs or {}))

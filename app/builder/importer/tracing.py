@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from torch import fx, nn
 from torch.fx import _symbolic_trace
-from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
+from app.builder.importer.arguments import items_of, lengths_seen, opened, plain_number
 from app.builder.importer.fallback import inside
 from app.builder.importer.frames import (
     COMPILED,
@@ -38,7 +38,7 @@ from app.builder.importer.frames import (
 )
 from app.builder.importer.numbers_first import numbers_first
 from app.builder.importer.quick import normalised
-from app.builder.importer.rewritten import rewritten, sizes_seen
+from app.builder.importer.rewritten import Factories, rewritten, sizes_seen
 from app.builder.importer.running import alone
 from app.builder.importer.values import FACTORIES, PROXIES, Training, ValueProxy, plain_flag
 from app.builder.importer.views_of import NoWayBack, Views
@@ -88,7 +88,9 @@ class Tracer(fx.Tracer):
         try:
             sizes = sizes_seen(lambda: self.following, self.create_proxy)
             numbers = numbers_first(lambda: self.following, self.create_proxy)
-            with self._patched(), sizes, numbers, torch.no_grad(), _Factories(self):
+            lengths = lengths_seen(lambda: self.following)
+            factories = Factories(lambda: self.following, self.create_proxy)
+            with self._patched(), sizes, numbers, lengths, torch.no_grad(), factories:
                 self.arrived[""] = (args, kwargs)
                 frame = self._enter(model, "", self._forward(model, ""), args, kwargs, None)[0]
                 self._check_state()
@@ -145,6 +147,7 @@ class Tracer(fx.Tracer):
         if path in self.loose:
             return self._forward(module, path)(module, *args, **kwargs)
         if apart is None and self.whole(module):
+            args = tuple(map(items_of, args)) if isinstance(module, nn.LSTMCell) else args
             call = with_hooks(module, lambda _, *given, **named: self.create_proxy("call_module", path, given, named))
             return call(module, *args, **kwargs)
         if isinstance(module, torch.jit.ScriptModule) and apart is None:
@@ -292,7 +295,7 @@ class Tracer(fx.Tracer):
             return {key: self.create_arg(value) for key, value in a.items()}
         if isinstance(a, slice):
             return slice(*(self.create_arg(part) for part in (a.start, a.stop, a.step)))
-        return a
+        return plain_number(a)
 
     def _constant(self, value: torch.Tensor) -> fx.Node:
         """A tensor that is neither parameter nor buffer: made in `forward` or kept as a plain attribute."""
@@ -309,7 +312,7 @@ class Tracer(fx.Tracer):
             return made
         if kind == "call_function" and target in FACTORIES:
             self._near()
-        given, named = self.create_arg(args), self.create_arg(kwargs)
+        given, named = self.create_arg(opened(kind, target, args)), self.create_arg(kwargs)
         node = self.frames[-1].graph.create_node(kind, target, given, named)
         arriving = [one for one in node.all_input_nodes if isinstance(self.values[one], torch.Tensor)]
         before = [self.values[one]._version for one in arriving]
@@ -385,16 +388,3 @@ class Tracer(fx.Tracer):
 
     def keys(self, obj: fx.Proxy) -> Any:
         raise TraceError(f"{self.frames[-1].path}: ** of a value that is computed")
-
-
-class _Factories(TorchFunctionMode):
-    """Sees the making of tensors out of numbers."""
-
-    def __init__(self, tracer: Tracer) -> None:
-        super().__init__()
-        self._tracer = tracer
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in FACTORIES and self._tracer.following:
-            return self._tracer.create_proxy("call_function", func, args, kwargs or {})
-        return func(*args, **(kwargs or {}))

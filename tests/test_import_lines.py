@@ -1,0 +1,46 @@
+"""Single lines of `forward`, imported and held against plain torch; `scripts/forward_lines.py` knows hundreds more."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.forward_lines import EQUAL, OWN, REFUSED, text_of, verdict_of
+
+LINES = (
+    "y = torch.zeros(x.shape[0], 6, device=x.device, dtype=x.dtype) + h[:, 0]",
+    "y = torch.ones(len(x), 6) + h.reshape(len(h), -1)[:, :6]",
+    "y = h[torch.arange(x.size(0)), i[:, 0]]",
+    "y = self.w[i, i] + self.b[i]",
+    "y = h[..., [-2], :][:, [0], [1]]",
+    "y = h[:, : np.int64(2)]",
+    "y = h.clone();;y[torch.arange(x.size(0)), i[:, 0]] = 1.0",
+    "y = h.where(h > 0, x) + torch.stack(h.unbind(1), 1)",
+    "y = F.interpolate(q, size=q.shape[-1] * 2, mode='nearest')",
+)
+
+
+@pytest.fixture(autouse=True)
+def as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is imported stays in the process that reads it."""
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.delitem(sys.modules, "net", raising=False)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_line_of_forward_is_drawn_as_the_same_computation(line: str, tmp_path: Path) -> None:
+    found = verdict_of(line, tmp_path)
+    assert found.kind == EQUAL, found.words
+
+
+def test_a_line_that_hangs_on_the_data_is_one_node_of_its_own_class(tmp_path: Path) -> None:
+    assert verdict_of("y = h[h > 0]", tmp_path).kind == OWN
+
+
+def test_a_line_of_a_private_class_is_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scripts.forward_lines.text_of", lambda line: text_of(line).replace("class Net", "class _Net"))
+    monkeypatch.setattr("scripts.forward_lines.NAME", "_Net")
+    found = verdict_of("y = h[h > 0]", tmp_path)
+    assert found.kind == REFUSED and "_Net" in found.words
