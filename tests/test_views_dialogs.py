@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QGuiApplication, QKeySequence
-from PySide6.QtWidgets import QLabel, QMainWindow, QWidget
+from PySide6.QtWidgets import QLabel, QMainWindow, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from app import __version__
@@ -90,6 +90,15 @@ def test_leaving_a_run_is_not_the_default(qtbot: QtBot) -> None:
     assert "epoch 3 of 20" in words(dialog)
     qtbot.keyClick(dialog, Qt.Key.Key_Return)
     assert dialog.answer is Answer.CANCEL
+
+
+def test_enter_presses_the_button_that_has_the_focus(qtbot: QtBot) -> None:
+    dialog = unsaved_dialog("digits")
+    show(qtbot, dialog)
+    button = next(one for one in dialog.findChildren(QPushButton) if one.text() == "Don't save")
+    button.setFocus()
+    qtbot.keyClick(button, Qt.Key.Key_Return)
+    assert dialog.answer == Answer.DISCARD
 
 
 def test_about_tells_the_versions(qtbot: QtBot) -> None:
