@@ -41,7 +41,8 @@ class Entry:
     """What a journal holds: a project, and where it belongs.
 
     `file` is None for a project that was never saved; `on_disk` is the digest of the file that was changed.
-    `runs` are folders of runs of a project without a file, which move beside it once it has one.
+    `runs` are folders of runs of a project without a file, which move beside it once it has one. `era` grows with each
+    save and each project that a window opens.
     """
 
     project: Project
@@ -49,6 +50,7 @@ class Entry:
     on_disk: str | None
     saved: datetime
     runs: tuple[Path, ...] = ()
+    era: int = 0
 
 
 class _Header(msgspec.Struct):
@@ -59,15 +61,17 @@ class _Header(msgspec.Struct):
     file: str = ""
     on_disk: str = ""
     runs: list[str] = []
+    era: int = 0
 
 
 class _Note(msgspec.Struct):
-    """What a lock file says: the process, the lock of the file that it has open, and what it saved last, and where."""
+    """What a lock file says: the process, the lock of the file that it has open, what it saved last, where and when."""
 
     pid: int = 0
     open: str = ""
     file: str = ""
     digest: str = ""
+    era: int = 0
 
 
 def encode(entry: Entry) -> bytes:
@@ -81,6 +85,7 @@ def encode(entry: Entry) -> bytes:
         str(entry.file or ""),
         entry.on_disk or "",
         [str(folder) for folder in entry.runs],
+        entry.era,
     )
     return msgspec.json.encode(header) + b"\n" + data
 
@@ -105,7 +110,7 @@ def decode(data: bytes) -> Entry:
     except ProjectFileError as error:
         raise JournalError(f"Its project cannot be read: {error}.") from error
     file = Path(header.file) if header.file else None
-    return Entry(project, file, header.on_disk or None, saved, tuple(map(Path, header.runs)))
+    return Entry(project, file, header.on_disk or None, saved, tuple(map(Path, header.runs)), header.era)
 
 
 class Journal:
@@ -145,10 +150,10 @@ class Journal:
             if lock is not None or self._lock is not None:
                 self._write_note()
 
-    def note_saving(self, file: Path, digest: str) -> None:
-        """Note what a file is about to hold: once it does, what was kept before is out of date."""
+    def note_saving(self, file: Path, digest: str, era: int) -> None:
+        """Note what a file is about to hold: once it does, what was kept up to this era is out of date."""
         with self._noting:
-            self._note.file, self._note.digest = str(file), digest
+            self._note.file, self._note.digest, self._note.era = str(file), digest, era
             if self._lock is not None:
                 self._write_note()
 
@@ -156,6 +161,7 @@ class Journal:
         """Go on with the journal of a window that crashed, which is restored in this one."""
         with self._noting:
             self.close()
+            self._note = _Note(os.getpid(), self._note.open)  # what was saved here was another project
             self._lock, self._id = found.lock, found.path.name.removesuffix(JOURNAL)
             self._write_note()
 
@@ -302,8 +308,7 @@ def _claimed(path: Path, lock: file_lock.Lock, note: _Note, damaged: list[tuple[
 def _is_saved(entry: Entry, note: _Note) -> bool:
     """Whether the file has what is kept, or something newer of the same window."""
     with contextlib.suppress(OSError, ProjectFileError):
-        older = (str(entry.file or ""), entry.on_disk or "") != (note.file, note.digest)
-        if note.digest and older and project_file.digest(Path(note.file)) == note.digest:
+        if note.digest and entry.era <= note.era and project_file.digest(Path(note.file)) == note.digest:
             return True
         if entry.file is not None:
             return project_file.dumps(project_file.read(entry.file)) == project_file.dumps(entry.project)

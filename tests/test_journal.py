@@ -60,7 +60,7 @@ def crashed(folder: Path, one: Entry) -> Path:
 def test_what_is_kept_comes_back_whole(tmp_path: Path) -> None:
     start = StartWeights("/data/w.safetensors", "a" * 64, (), "w.pt")
     project = project_file.with_start(replace(DIGITS, notes="n\nm", layer_files=("/home/me/l.py",)), start)
-    one = Entry(project, tmp_path / "a b.tape", "f" * 64, NOW, (tmp_path / "0001", tmp_path / "0002"))
+    one = Entry(project, tmp_path / "a b.tape", "f" * 64, NOW, (tmp_path / "0001", tmp_path / "0002"), 7)
     assert journal.decode(journal.encode(one)) == one
     assert journal.decode(journal.encode(entry())) == entry()
 
@@ -122,9 +122,26 @@ def test_a_journal_older_than_the_last_save_of_its_window_is_not_offered(tmp_pat
     project_file.write(Project("first"), file)
     kept = Journal(folder)
     kept.write(entry(Project("second"), file, project_file.digest(file)))
-    project_file.write(Project("third"), file, before=lambda digest: kept.note_saving(file, digest))
+    project_file.write(Project("third"), file, before=lambda digest: kept.note_saving(file, digest, 0))
     _die(kept)
     assert journal.find(folder).found == () and not list(folder.iterdir())
+
+
+def test_what_is_kept_after_a_save_is_offered_whatever_is_open_then(tmp_path: Path) -> None:
+    folder, file = tmp_path / "journal", tmp_path / "net.tape"
+    kept = Journal(folder)
+    kept.note_open(None)
+    project_file.write(Project("saved"), file, before=lambda digest: kept.note_saving(file, digest, 3))
+    kept.write(replace(entry(Project("new and without a file")), era=4))
+    _die(kept)
+    (found,) = journal.find(folder).found
+    assert found.entry is not None and found.entry.era == 4
+    mine = Journal(folder)
+    mine.note_saving(file, project_file.digest(file), 9)  # of this window, which has counted further
+    mine.adopt(found)
+    _die(mine)
+    (again,) = journal.find(folder).found
+    again.discard()
 
 
 def test_a_journal_of_a_save_that_was_cut_off_is_offered(tmp_path: Path) -> None:
@@ -134,7 +151,7 @@ def test_a_journal_of_a_save_that_was_cut_off_is_offered(tmp_path: Path) -> None
     kept.write(entry(Project("second"), file, project_file.digest(file)))
 
     def cut(digest: str) -> None:
-        kept.note_saving(file, digest)
+        kept.note_saving(file, digest, 0)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -102,6 +102,14 @@ def test_a_project_without_a_file_is_kept_until_its_edits_are_undone(qtbot, wind
     qtbot.waitUntil(lambda: not kept(window))
 
 
+def test_the_first_edit_is_kept_at_once(qtbot, window: MainWindow, monkeypatch) -> None:
+    monkeypatch.setattr(autosave, "BEHIND", 10**6)
+    window.canvas.add_op("nn.ReLU")
+    qtbot.waitUntil(lambda: kept(window) == [window.document.project])
+    window.canvas.add_op("nn.ReLU")
+    assert window.recovery.autosave.pending
+
+
 def test_work_that_never_rests_is_kept_all_the_same(qtbot, window: MainWindow) -> None:
     def edit() -> bool:
         window.document.apply("Type", replace(window.document.project, notes=window.document.project.notes + "x"))
@@ -164,6 +172,20 @@ def test_a_run_begins_with_what_is_open_on_the_disk(qtbot, window: MainWindow, m
     window.session.start(job(SMALL_NET))
     qtbot.waitUntil(lambda: not window.session.active)
     assert found == [[window.document.project]]
+
+
+def test_a_new_project_after_a_save_is_kept_and_found(qtbot, window: MainWindow, file: Path) -> None:
+    """The save is the last of another project: it does not stand for what was drawn since."""
+    window.open_path(file)
+    window.canvas.add_op("nn.ReLU")
+    assert window.files.save()
+    window.files.new()
+    window.document.apply("Type", Project(notes="lost"))
+    qtbot.waitUntil(lambda: kept(window) == [Project(notes="lost")])
+    window.recovery.autosave._writer.journal._lock.release()  # as the kernel does when the process is killed
+    (found,) = journal.find(folder(window)).found
+    assert found.entry is not None and found.entry.project.notes == "lost"
+    found.leave()
 
 
 # -- after a crash ----------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from app.journal import Entry, Found
 from app.journal_writer import JournalWriter, Written
 from app.views.status import StatusLine
 
-BEHIND = 3000  # milliseconds from an edit to its writing
+FIRST, BEHIND = 200, 3000  # milliseconds from an edit to its writing: of the first one, and of those that follow it
 WHY = (
     "Unsaved changes are kept so that they can be restored if Tapedeck or the computer stops. "
     "The project's own file is written when you save."
@@ -38,7 +38,9 @@ class Autosave(QObject):
         self._document, self._runs, self._status = document, runs, status
         self._writer = JournalWriter(folder, self._written.emit)
         self._kept = False  # of a project that is not changed: a run of it that has no file
-        self._timer = QTimer(self, singleShot=True, interval=BEHIND, timeout=self.save)
+        self._era = 0  # grows with each save and each project that is opened
+        self._empty = True  # nothing is on the disk, so that a crash now would lose all
+        self._timer = QTimer(self, singleShot=True, timeout=self.save)
         self._written.connect(self._told, Qt.ConnectionType.QueuedConnection)
         document.changed.connect(self._changed)
         document.dirty_changed.connect(self._dirty_changed)
@@ -51,6 +53,11 @@ class Autosave(QObject):
         """The file that unsaved work is kept in."""
         return self._writer.journal.path
 
+    @property
+    def pending(self) -> bool:
+        """Whether there are edits that are to be written."""
+        return self._timer.isActive()
+
     def save(self) -> None:
         """Keep what is open now, or nothing where it is saved."""
         self._timer.stop()
@@ -59,7 +66,8 @@ class Autosave(QObject):
             self._settled()
             return
         now = datetime.now().astimezone()
-        self._writer.put(Entry(document.project, document.path, document.on_disk, now, self._runs()))
+        self._empty = False
+        self._writer.put(Entry(document.project, document.path, document.on_disk, now, self._runs(), self._era))
 
     def before_run(self) -> Callable[[], object]:
         """Keep what is open as a run begins; what is returned waits until that is on the disk, on the run's thread."""
@@ -70,7 +78,7 @@ class Autosave(QObject):
     def adopt(self, found: Found) -> None:
         """Go on with the journal of a window that crashed, once its project is open here."""
         self._writer.adopt(found)
-        self._timer.start()
+        self._timer.start(FIRST)
 
     def note_open(self, lock: Path | None) -> None:
         """Note which lock file this window makes beside the project, None for none. Raises OSError."""
@@ -84,7 +92,7 @@ class Autosave(QObject):
 
     def _changed(self, _before: object, _after: object) -> None:
         if not self._timer.isActive():  # not put off by every edit: the first one is waiting
-            self._timer.start()
+            self._timer.start(FIRST if self._empty else BEHIND)
 
     def _dirty_changed(self, dirty: bool) -> None:
         if dirty:
@@ -93,6 +101,7 @@ class Autosave(QObject):
             self.save()
 
     def _path_changed(self, path: Path | None) -> None:
+        self._era += 1
         if path is not None:
             self._kept = False
         if not self._document.dirty:
@@ -101,14 +110,14 @@ class Autosave(QObject):
     @Slot()
     def _settled(self, _project: object = None) -> None:
         """Nothing is unsaved, or another project is open: the person has saved the old one, or gave it up."""
-        self._kept = False
+        self._kept, self._empty = False, True
         self._timer.stop()
         self._writer.put(None)
         self._status.set_autosave("")
 
     def _saving(self, path: Path, digest: str) -> None:
         try:
-            self._writer.journal.note_saving(path, digest)
+            self._writer.journal.note_saving(path, digest, self._era)
         except OSError:  # without it a stale journal may be offered once, no more
             pass
 
