@@ -4,14 +4,14 @@
 
 `app.views.window_app.run_window` opens the window as `tapedeck` does. What happens is written to stdout, a line each,
 with one `write` so that it survives the process: `offers N`, `restored DIGEST`, `settled`, `edit SECONDS DIGEST`,
-`saving`, `saved DIGEST`, `journal`, `running`, `fault WHAT`. DIGEST is of the open project.
+`saving`, `saved DIGEST`, `journal`, `journalled DIGEST`, `cleared`, `running`, `fault WHAT`. DIGEST is that of the open
+project.
 
 MODE: `file` edits and saves FILE, `untitled` an example without a file, `run` trains it meanwhile.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import random
 import sys
@@ -22,11 +22,11 @@ from pathlib import Path
 from PySide6.QtCore import QObject, QPoint, QPointF, Qt, QTimer
 from PySide6.QtTest import QTest
 
-from app import project_file
 from app.journal import Entry, Journal
 from app.project import Project
 from app.views import window_app
 from app.views.main_window import MainWindow
+from benchmarks.kill_window import digest
 
 LEFT, CTRL = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.ControlModifier
 PAUSE = 30, 250  # milliseconds between two gestures
@@ -38,11 +38,6 @@ LARGEST = 60  # nodes; then copies are deleted again
 def tell(*words: object) -> None:
     """Write a line at once."""
     os.write(1, (" ".join(map(str, words)) + "\n").encode())
-
-
-def digest(project: Project) -> str:
-    """What tells one state of a project from another."""
-    return hashlib.sha256(project_file.dumps(project)).hexdigest()[:16]
 
 
 class Driver(QObject):
@@ -211,14 +206,18 @@ class DrivenWindow(MainWindow):
 def main() -> int:
     DrivenWindow.mode, DrivenWindow.seed = sys.argv[1], int(sys.argv[2])
     DrivenWindow.file = Path(sys.argv[3]) if len(sys.argv) > 3 else None
-    write = Journal.write
+    write, clear = Journal.write, Journal.clear
 
     def told(self: Journal, entry: Entry) -> None:
         tell("journal", digest(entry.project))
         write(self, entry)
         tell("journalled", digest(entry.project))
 
-    Journal.write = told  # type: ignore[method-assign]
+    def told_clear(self: Journal) -> None:
+        clear(self)
+        tell("cleared")
+
+    Journal.write, Journal.clear = told, told_clear  # type: ignore[method-assign]
     window_app.MainWindow = DrivenWindow  # type: ignore[misc]
     return window_app.run_window(None)
 

@@ -10,6 +10,7 @@ written, some have a project without a file, some train meanwhile.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import random
 import re
@@ -26,6 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from app import file_lock, project_file
+from app.project import Project
 from app.project_file import ProjectFileError
 from app.resources import path as resource_path
 
@@ -34,6 +36,11 @@ MOMENTS = ("editing", "editing", "editing", "saving", "saving", "journal", "unti
 LONGEST = 6.0  # seconds of editing
 PATIENCE = 120.0  # seconds that a start may take on a busy machine
 LEFT_BEHIND = 20.0  # seconds in which processes of a killed window have to end and its files to go
+
+
+def digest(project: Project) -> str:
+    """What tells one state of a project from another."""
+    return hashlib.sha256(project_file.dumps(project)).hexdigest()[:16]
 
 
 class Trouble(RuntimeError):
@@ -47,7 +54,7 @@ class Life:
     moment: str
     states: list[tuple[float, str]] = field(default_factory=list)
     saved: list[str] = field(default_factory=list)  # states that the file may hold
-    journalled: list[str] = field(default_factory=list)
+    journalled: list[str] = field(default_factory=list)  # since the journal was last empty
     running: bool = False
     killed: float = 0.0
 
@@ -180,16 +187,14 @@ def _note(life: Life, line: list[str]) -> None:
         life.states.append((float(line[1]), line[2]))
     elif line[0] in ("saving", "saved"):
         life.saved.append(line[1])
-        if line[0] == "saved":
-            life.journalled.clear()
     elif line[0] == "journalled":
         life.journalled.append(line[1])
+    elif line[0] == "cleared":  # saved, or undone to what is saved
+        life.journalled.clear()
 
 
 def safe_state(life: Life, file: Path) -> str:
     """The state that a killed window had outside of its journal: in the file, or the example that it had begun with."""
-    from benchmarks._driven_window import digest
-
     try:
         in_file = digest(project_file.read(file))
     except (OSError, ProjectFileError) as error:
