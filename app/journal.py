@@ -74,6 +74,10 @@ class _Note(msgspec.Struct):
     era: int = 0
 
 
+# Made on import: msgspec makes its tables at the first use, and two threads that do so at once end the process.
+_headers, _notes = msgspec.json.Decoder(_Header), msgspec.json.Decoder(_Note)
+
+
 def encode(entry: Entry) -> bytes:
     """The bytes of a journal: a line about the project, then the project as in a file, with whole paths."""
     data = project_file.dumps(entry.project)
@@ -97,7 +101,7 @@ def decode(data: bytes) -> Entry:
         versions = msgspec.json.decode(line, type=dict[str, object])
         if int(str(versions["tapedeck_journal"])) > VERSION or int(str(versions["format"])) > project_file.VERSION:
             raise NewerJournal("It was written by a newer version of Tapedeck, which can restore it.")
-        header = msgspec.json.decode(line, type=_Header)
+        header = _headers.decode(line)
         saved = datetime.fromisoformat(header.saved).astimezone()
     except NewerJournal:
         raise
@@ -327,7 +331,7 @@ def _keep_weights(project: Project) -> None:
 
 def _note_of(lock: file_lock.Lock) -> _Note:
     try:
-        return msgspec.json.decode(file_lock.note_in(lock.path), type=_Note)
+        return _notes.decode(file_lock.note_in(lock.path))
     except (msgspec.DecodeError, UnicodeDecodeError):
         return _Note()
 

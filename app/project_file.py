@@ -77,6 +77,10 @@ class _ProjectRecord(msgspec.Struct, forbid_unknown_fields=True):
     origin: _OriginRecord | None = None
 
 
+# msgspec makes its tables of a type when it first needs them, and two threads that need them at once end the process.
+msgspec.json.Decoder(_ProjectRecord)
+
+
 def read(path: Path) -> Project:
     """The project in a file. Raises ProjectFileError, or OSError if it cannot be read."""
     return read_with_digest(path)[0]
@@ -98,6 +102,9 @@ class _Version(msgspec.Struct):
     tapedeck: int
 
 
+_versions = msgspec.json.Decoder(_Version)  # made here for the same reason
+
+
 def version_of(path: Path) -> int | None:
     """Read the format version of a project file; None if it is missing or not a project. Raises OSError."""
     if not path.is_file():
@@ -105,7 +112,7 @@ def version_of(path: Path) -> int | None:
     with path.open("rb") as file:
         data = file.read(LARGEST_FILE + 1)
     try:
-        return msgspec.json.decode(data.removeprefix(BYTE_ORDER_MARK), type=_Version).tapedeck
+        return _versions.decode(data.removeprefix(BYTE_ORDER_MARK)).tapedeck
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

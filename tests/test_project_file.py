@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from app.data.config import DataConfig, Transform
 from app.frozen import FrozenMap
 from app.project import Project
 from app.project_file import ProjectFileError, dumps, loads, read, write
+from app.resources import path as resource_path
 from app.training.config import Choice, Group, OutputLoss, Schedule, TrainingConfig
 from tests.builder_nets import net
 
@@ -554,3 +557,31 @@ def test_a_checked_file_is_checked_by_the_rules_of_the_form() -> None:
         check_param(param, "many")
     with pytest.raises(ProjectFileError, match=str(told.value)):
         loads(changed("graph", "nodes", 1, "params", "out_features", to="many"))
+
+
+READ_AT_ONCE = """
+import sys, threading
+sys.setswitchinterval(1e-5)
+from pathlib import Path
+from app import journal, project_file
+path, together = Path(sys.argv[1]), threading.Barrier(4)
+
+def read():
+    together.wait()
+    project = project_file.read(path)
+    project_file.version_of(path)
+    journal.decode(journal.encode(journal.Entry(project, None, None, journal.datetime.now())))
+
+threads = [threading.Thread(target=read) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+
+
+def test_threads_that_read_their_first_project_at_once_do_not_end_the_process(tmp_path: Path) -> None:
+    """A window opens a file while a worker reads journals; msgspec's tables of a type are made by one of them alone."""
+    path = tmp_path / "p.tape"
+    project_file.write(project_file.read(resource_path("examples", "digits.tape")), path)
+    for _ in range(4):
+        done = subprocess.run([sys.executable, "-c", READ_AT_ONCE, str(path)], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr

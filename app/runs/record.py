@@ -113,6 +113,10 @@ class Record(msgspec.Struct, frozen=True):
         return self.name or f"Run {self.number}"
 
 
+# Made on import: msgspec makes its tables at the first use, and two threads that do so at once end the process.
+_records = msgspec.json.Decoder(Record)
+
+
 def new_record(project: Project, number: int, began: str, parent: Parent | None = None) -> Record:
     """The record of a run that begins."""
     training = project.training
@@ -128,7 +132,7 @@ def read(folder: Path) -> Record:
     """The record in a folder. Raises RunError."""
     path = folder / FILE
     try:
-        record = msgspec.json.decode(path.read_bytes(), type=Record)
+        record = _records.decode(path.read_bytes())
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror or error}") from error
     except msgspec.DecodeError as error:
