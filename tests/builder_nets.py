@@ -129,7 +129,7 @@ def around(spec: OpSpec, params: Mapping[str, Any] | None = None) -> Graph:
 
 
 # What becomes of values that are no tensors.
-LAST = ("number", "Tensor.size", "Tensor.shape", "Tensor.dim", "Tensor.numel", "tuple", "torch.unbind")
+LAST = ("number", "Tensor.size", "Tensor.shape", "Tensor.dim", "Tensor.numel", "torch.finfo", "tuple", "torch.unbind")
 _ADDED: list[Row] = [("input", "beside", {"shape": (1,)}), ("operator.add", "sum", {}), ("output", "out", {})]
 _ADDING: list[tuple[Any, ...]] = [("beside", "sum"), ("it", "sum", "other"), ("sum", "out")]
 LAST_ROWS: dict[str, list[Row]] = {

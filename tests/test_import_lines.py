@@ -18,6 +18,13 @@ LINES = (
     "y = h[:, : np.int64(2)]",
     "y = h.clone();;y[torch.arange(x.size(0)), i[:, 0]] = 1.0",
     "y = h.where(h > 0, x) + torch.stack(h.unbind(1), 1)",
+    "y = h.squeeze() + h.max() + (h > 0).any()",
+    "y = h.clamp(min=x, max=x + 1) + torch.clamp_min(h, 0.1)",
+    "y = h.clone();;y.copy_(x)",
+    "y = torch.empty(x.size(0), 6).fill_(2.0) * h[:, 0]",
+    "y = h.masked_fill(h < 0, torch.finfo(h.dtype).min)",
+    "y = torch.tensor([x.size(1), x.size(2)], device=x.device) * h[..., :2] + torch.pow(2, h[..., :2])",
+    "y = torch.cat([torch.tensor([], dtype=x.dtype, device=x.device), h], dim=-2)",
     "y = F.interpolate(q, size=q.shape[-1] * 2, mode='nearest')",
 )
 

@@ -130,6 +130,9 @@ class CallWriter:
         if key == "operator.getitem":
             index = self._param_text(step, step.spec.params[0])
             return f"{taken[0]}[{index}]"
+        if key == "torch.finfo":
+            fact = self._param_text(step, step.spec.params[0]) or "..."
+            return f"torch.finfo({taken[0]}.dtype).{ast.literal_eval(fact) if fact != '...' else fact}"
         if key == "Tensor.shape":
             return f"{taken[0]}.shape"
         if key == "tuple":

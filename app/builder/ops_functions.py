@@ -26,7 +26,7 @@ FUNCTIONS: dict[str, str] = {
         torch.zeros_like torch.ones_like torch.full_like torch.randn_like torch.rand_like
         torch.zeros torch.ones torch.full torch.arange torch.linspace torch.eye
         Tensor.new_zeros Tensor.new_ones Tensor.new_full operator.getitem operator.setitem Tensor.size Tensor.shape
-        Tensor.dim Tensor.numel tuple unpack
+        Tensor.dim Tensor.numel torch.finfo tuple unpack
         Tensor.to Tensor.type_as Tensor.float Tensor.long Tensor.contiguous torch.clone torch.detach
         Tensor.requires_grad_
         torch.fft.fft torch.fft.ifft torch.fft.rfft torch.fft.irfft torch.fft.fft2 torch.fft.ifft2 torch.fft.rfft2
@@ -73,7 +73,7 @@ SCHEMAS: dict[str, str] = {
     "torch.transpose": "aten.transpose.int",
     "torch.flatten": "aten.flatten.using_ints",
     "torch.movedim": "aten.movedim.int",
-    "torch.squeeze": "aten.squeeze.dim",
+    "torch.squeeze": "aten.squeeze.dims",
     "torch.repeat_interleave": "aten.repeat_interleave.self_int",
     "torch.select": "aten.select.int",
     "torch.mean": "aten.mean.dim",
@@ -84,8 +84,8 @@ SCHEMAS: dict[str, str] = {
     "torch.norm": "aten.norm.ScalarOpt_dim",
     "torch.max": "aten.max.dim",
     "torch.min": "aten.min.dim",
-    "torch.any": "aten.any.dim",
-    "torch.all": "aten.all.dim",
+    "torch.any": "aten.any.dims",
+    "torch.all": "aten.all.dims",
     "Tensor.to": "aten.to.dtype",
     "torch.where": "aten.where.self",
     "torch.unbind": "aten.unbind.int",
@@ -136,7 +136,7 @@ LIKE = frozenset({"torch.zeros", "torch.ones", "torch.full", "torch.arange", "to
 
 _MODES = ("nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear", "area")
 _OVER_DIMS = ("sum", "std", "var", "norm", "amax", "amin", "logsumexp")
-_OVER_DIM = ("prod", "max", "min", "argmax", "argmin", "any", "all", "cumsum", "topk", "sort", "squeeze", "unsqueeze",
+_OVER_DIM = ("prod", "max", "min", "argmax", "argmin", "any", "all", "cumsum", "topk", "sort", "unsqueeze",
              "chunk", "split", "select", "narrow", "repeat_interleave", "gather", "scatter", "index_select",
              "unbind")  # fmt: skip
 
@@ -197,6 +197,7 @@ PARAMS: dict[tuple[str, str], dict[str, Any]] = {
     **{(f"torch.{name}", "correction"): {"kind": "int", "default": 1, "optional": False} for name in ("std", "var")},
     ("torch.norm", "p"): {"start": 2.0, "optional": False, "minimum": None, "maximum": None},
     **{(f"torch.{name}", "dim"): {"start": 1, "required": True} for name in ("cat", "stack")},
+    ("torch.squeeze", "dim"): {"start": 1, "optional": True, "required": False, "default": None},
     ("torch.topk", "k"): {"start": 1, "minimum": 1},
     ("torch.chunk", "chunks"): {"start": 2, "minimum": 1, "maximum": PARTS},
     ("torch.split", "split_size_or_sections"): {"kind": "ints", "count": 0, "start": (4, 4), "minimum": 0},

@@ -9,6 +9,7 @@ from app.builder.free_tensors import BUFFER_FILLS, FILLS
 from app.builder.literals import DType, Slice
 
 PARTS = 16
+FACTS = ("min", "max", "eps", "tiny")  # of torch.finfo
 
 _SHAPE = Param("shape", "ints", required=True, count=0, minimum=0, start=(1, 64))
 _FLOAT32 = DType("float32")
@@ -56,6 +57,9 @@ SPECS: dict[str, OpSpec] = {
               outputs=(Port("output", "number"),)),
         _spec("Tensor.numel", "method", "shape", target="torch.Tensor.numel", inputs=(_TENSOR,),
               outputs=(Port("output", "number"),)),
+        _spec("torch.finfo", "operator", "shape", target="own.finfo", inputs=(_TENSOR,),
+              outputs=(Port("output", "number"),),
+              params=(Param("fact", "choice", required=True, choices=FACTS, start="min"),)),
         _spec("operator.getitem", "operator", "shape", "getitem", target="operator.getitem", stem="item",
               inputs=(Port("input", "tensor or tuple"),), outputs=(Port("output", _ANY),),
               params=(Param("index", "index", required=True, optional=True, start=(Slice(), 0)),)),
@@ -100,6 +104,7 @@ OWN: dict[str, Any] = {
     "setitem": lambda tensor, value, index: _filled(tensor, value, index),
     "unpack": lambda values, count: _taken_apart(values, count),
     "pack": lambda items: tuple(items),
+    "finfo": lambda tensor, fact: _float_fact(tensor, fact),
     "batch_norm": lambda input, **given: _normalised(input, **given),
 }
 
@@ -113,6 +118,12 @@ def _normalised(input: Any, **given: Any) -> Any:
         if held is not None and held.numel() != input.shape[1]:
             raise ValueError(f"{name} should contain {input.shape[1]} elements, not {held.numel()}")
     return input.clone()
+
+
+def _float_fact(tensor: Any, fact: str) -> float:
+    import torch
+
+    return float(getattr(torch.finfo(tensor.dtype), fact))
 
 
 def _filled(tensor: Any, value: Any, index: Any) -> Any:
@@ -207,6 +218,11 @@ WORDS: dict[str, tuple[str, str, dict[str, str]]] = {
         for what, words in (("zeros", "zeros"), ("ones", "ones"), ("full", "fill_value"))
     },
     "Tensor.size": ("One size of a tensor, as a number.", "Size 0 is that of the batch.", {"dim": "Which size."}),
+    "torch.finfo": (
+        "A limit of the dtype of a tensor, as a number: torch.finfo(x.dtype).min.",
+        "The smallest number is what masks of attention are filled with.",
+        {"fact": "The smallest and the largest number, the step behind 1, and the smallest above 0."},
+    ),
     "Tensor.shape": ("All sizes of a tensor, as a tuple.", "The first is that of the batch.", {}),
     "operator.getitem": (
         "What stands at an index: x[:, 0], x[..., 1:3], or an item of a tuple.",

@@ -23,7 +23,7 @@ _OUTPUT_NAMES = {
     "indices": "indices",
 }
 # Short calls that read best where they are used, if that is one place.
-_READ_IN_PLACE = ("Tensor.size", "Tensor.shape", "Tensor.dim", "Tensor.numel")
+_READ_IN_PLACE = ("Tensor.size", "Tensor.shape", "Tensor.dim", "Tensor.numel", "torch.finfo")
 # What takes them so; a loop over repeated modules would read them anew each time.
 _READERS = ("function", "method", "operator")
 

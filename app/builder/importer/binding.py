@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from app.builder import ops
 from app.builder.catalog import Catalog, OpSpec
-from app.builder.importer.values import Training, set_item
+from app.builder.importer.values import Training, float_fact, set_item
 from app.builder.introspect import find
 from app.builder.literals import DTYPES, DType, Slice
 from app.builder.params import ParamError, check_param
@@ -43,6 +43,14 @@ class Bound:
     params: dict[str, Any] = field(default_factory=dict)
     wired: dict[str, fx.Node] = field(default_factory=dict)
 
+    def check(self, spec: OpSpec) -> None:
+        """Raise Unbound where the call leaves out what a node cannot do without."""
+        given = {*self.ports, *self.params, *(name.partition("[")[0].partition(".")[0] for name in self.wired)}
+        names = [port.name for port in spec.inputs if port.required] + [one.name for one in spec.params if one.required]
+        missing = next((name for name in names if name not in given), None)
+        if missing is not None:
+            raise Unbound(f"{spec.key} is called without {missing}, which a node of it needs")
+
 
 _FUNCTIONS: dict[Any, str] = {
     torch.add: "operator.add", torch.sub: "operator.sub", torch.mul: "operator.mul", torch.div: "operator.truediv",
@@ -62,7 +70,7 @@ _FUNCTIONS: dict[Any, str] = {
     torch.adaptive_avg_pool1d: "F.adaptive_avg_pool1d", torch.clip: "torch.clamp", torch.absolute: "torch.abs",
     torch.moveaxis: "torch.movedim", torch.unflatten: "torch.unflatten", set_item: "operator.setitem",
     torch.embedding: "F.embedding", torch.group_norm: "F.group_norm", torch.special.expit: "torch.sigmoid",
-    F.batch_norm: BATCH_NORM,
+    F.batch_norm: BATCH_NORM, float_fact: "torch.finfo",
 }  # fmt: skip
 _METHODS: dict[str, str] = {
     "view": "Tensor.view", "view_as": "Tensor.view_as", "expand": "Tensor.expand", "to": "Tensor.to",

@@ -146,6 +146,8 @@ class _Sheet:
             return self._constant(node, drafter.tracer.constants[node], self._fresh("constant"), False)
         name = self._relative(path)
         if path in drafter.buffers and not drafter.persistent(path):
+            if "." in name:  # of a submodule, which may be called too, and has it under this name
+                name = self._fresh(name.rpartition(".")[2])
             return self._constant(node, tensor, name, False)
         op = "parameter" if path in drafter.parameters else "buffer"
         self.places[node] = (self._add(op, name, tensor_params(tensor)).id, 0)
@@ -218,6 +220,7 @@ class _Sheet:
         count = self._count_of(bound) if bound.key == BATCH_NORM else None
         if node in self.drafter.tracer.views.in_place and not self._alone(node):
             bound.params.pop("inplace", None)
+        bound.check(spec)
         made = self._add(bound.key, self._fresh(spec.stem), bound.params)
         self._connect(made, bound)
         if count is not None:

@@ -166,12 +166,14 @@ def _user_outputs(program: Any) -> list[Any]:
 # --- Exporting
 
 
-def exported(module: nn.Module, args: Any, kwargs: Any, whole: Whole, smaller: bool) -> Replay:
+def exported(module: nn.Module, args: Any, kwargs: Any, whole: Whole, smaller: bool, batch: int = 0) -> Replay:
     """What `torch.export` makes of a module called with tensors like these. With `smaller`, in torch's core functions.
 
-    Raises NotExported, too where what was exported is not the same net, in outputs or in gradients.
+    Tensors whose first size is `batch` may have other first sizes, if the module takes them. Raises NotExported, too
+    where what was exported is not the same net, in outputs or in gradients.
     """
     real, named = tree_map(real_like, (_two_samples(args), _two_samples(kwargs)))
+    others = tree_map(real_like, _other_batch((args, kwargs), batch))
     try:
         with _quiet(), _limited():
             replay = _program(module, real, named, whole, smaller)
@@ -184,7 +186,10 @@ def exported(module: nn.Module, args: Any, kwargs: Any, whole: Whole, smaller: b
         replay.follows_mode = follows
         try:
             if _same(replay, module, real, named):
+                _check_batch(replay, module, *others)
                 return replay
+        except NotExported:
+            raise
         except Exception as error:  # whatever it is, the two were not found equal
             raise NotExported(_first_line(error)) from error
     raise NotExported("what torch.export makes of it has other outputs or other gradients")
@@ -215,6 +220,14 @@ def _two_samples(given: Any) -> Any:
         return value.expand(2, *value.shape[1:]).contiguous() if single else value
 
     return tree_map(two, given)
+
+
+def _other_batch(given: Any, batch: int) -> Any:
+    def other(value: Any) -> Any:
+        grows = isinstance(value, torch.Tensor) and value.dim() and value.shape[0] == batch
+        return value.new_empty((batch + 2, *value.shape[1:])) if grows else value
+
+    return tree_map(other, given)
 
 
 @contextlib.contextmanager
@@ -264,6 +277,21 @@ def _same(replay: Replay, module: nn.Module, args: Any, kwargs: Any) -> bool:
         if len(theirs) != len(mine) or not all(map(_close, theirs, mine)):
             return False
     return True
+
+
+def _check_batch(replay: Replay, module: nn.Module, args: Any, kwargs: Any) -> None:
+    """Raise NotExported where the module takes these and the export, made for another batch, has other results."""
+    try:
+        theirs = _numbers(None, module, args, kwargs, False)
+    except Exception:  # the module itself wants that batch and no other
+        return
+    try:
+        mine = _numbers(replay, module, args, kwargs, False)
+        same = len(theirs) == len(mine) and all(map(_close, theirs, mine))
+    except Exception:  # it was made for the other batch
+        same = False
+    if not same:
+        raise NotExported("what torch.export makes of it holds for one batch size alone")
 
 
 def _numbers(replay: Replay | None, module: nn.Module, args: Any, kwargs: Any, mode: bool) -> list[Any]:

@@ -39,6 +39,8 @@ class GivingWay:
     ) -> None:  # fmt: skip
         self._model, self._own, self._examples, self._whole = model, own, examples, whole
         self.cancelled = cancelled
+        tensors = (one for one in tree_flatten(examples)[0] if isinstance(one, torch.Tensor) and one.dim())
+        self._batch = next((one.shape[0] for one in tensors), 0)
         self.apart: dict[str, Apart] = {}
         self.loose: set[str] = set()
         self._fallbacks: dict[str, Fallback] = {}
@@ -129,7 +131,7 @@ class GivingWay:
         if key not in self._replays:
             began = time.monotonic()
             try:
-                self._replays[key] = exported(module, *called, self._whole, smaller)
+                self._replays[key] = exported(module, *called, self._whole, smaller, self._batch)
             except NotExported:
                 self._replays[key] = None
             self._spent += time.monotonic() - began

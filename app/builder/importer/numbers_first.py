@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from app.builder.importer.values import PROXIES
+from app.builder.importer.values import PROXIES, dtype_source, float_fact
+from app.builder.ops_values import FACTS
 
 NAMES = (
     "pow", "float_power", "remainder", "where", "isin", "xlogy", "result_type", "bitwise_and", "bitwise_or",
@@ -37,10 +38,13 @@ def numbers_first(following: Callable[[], bool], made: Callable[..., Any]) -> It
         """What is known of numbers of a dtype, which a value of the graph may be."""
 
         def asked(*dtype: Any) -> Any:
-            return of(*(one.known if type(one) in PROXIES else one for one in dtype))
+            found = of(*(one.known if type(one) in PROXIES else one for one in dtype))
+            source = dtype_source(dtype[0]) if following() and dtype else None
+            return found if source is None or of is not torch_finfo else _Facts(found, source)
 
         return asked
 
+    torch_finfo = torch.finfo
     before = {name: getattr(torch, name) for name in (*NAMES, "finfo", "iinfo")}
     try:
         for name, function in before.items():
@@ -49,6 +53,19 @@ def numbers_first(following: Callable[[], bool], made: Callable[..., Any]) -> It
     finally:
         for name, function in before.items():
             setattr(torch, name, function)
+
+
+class _Facts:
+    """`torch.finfo(x.dtype)`: what it says follows the dtype that x has."""
+
+    def __init__(self, found: Any, source: Any) -> None:
+        self._found, self._source = found, source
+
+    def __getattr__(self, name: str) -> Any:
+        name = {"smallest_normal": "tiny"}.get(name, name)
+        if name not in FACTS:
+            return getattr(self._found, name)
+        return self._source.tracer.create_proxy("call_function", float_fact, (self._source, name), {})
 
 
 def as_followed(function: Any) -> Any:

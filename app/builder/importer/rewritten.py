@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
-from app.builder.importer.values import FACTORIES, PROXIES, Attribute
+from app.builder.importer.values import FACTORIES, PROXIES, Attribute, dtype_source
 
 
 def _rank(x: Any) -> int:
@@ -27,20 +27,55 @@ def _expand_as(x: Any, other: Any) -> Any:
     return x.expand(*(other.size(dim) for dim in range(_rank(other))))
 
 
-def _addcmul(x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
-    return x + (a * b if value == 1 else value * a * b)
+def _addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
+    return input + (tensor1 * tensor2 if value == 1 else value * tensor1 * tensor2)
 
 
-def _product_added(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def _addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
+    return input + (tensor1 / tensor2 if value == 1 else value * (tensor1 / tensor2))
+
+
+def _product_added(input: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
     product = torch.matmul(a, b)
-    return (x if beta == 1 else x * beta) + (product if alpha == 1 else product * alpha)
+    product = product if alpha == 1 else product * alpha
+    return product if beta == 0 else (input if beta == 1 else input * beta) + product
+
+
+def _addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    return _product_added(input, mat1, mat2, beta, alpha)
+
+
+def _baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    return _product_added(input, batch1, batch2, beta, alpha)
+
+
+def _filled(x: Any, value: Any) -> Any:
+    """What `x.fill_(value)` leaves in x. What is learnt by way of x has a gradient of zeros from then on, not none."""
+    if isinstance(value, torch.Tensor):
+        return None
+    if _is_new(x) or not x.known.is_floating_point():
+        return torch.full_like(x, value)
+    return x.masked_fill(torch.ones_like(x, dtype=torch.bool), value)
 
 
 def _copied(x: Any, other: Any, non_blocking: bool = False) -> Any:
     """What `x.copy_(other)` leaves in x."""
     same = isinstance(other, torch.Tensor) and other.dtype == x.dtype
     other = other if same else other.type_as(x)
-    return torch.clone(other if other.shape == x.shape else _expand_as(other, x))
+    if _is_new(x) or not x.known.is_floating_point():
+        return torch.clone(other if other.shape == x.shape else _expand_as(other, x))
+    return torch.where(torch.ones_like(x, dtype=torch.bool), other, x)
+
+
+def _is_new(x: Any) -> bool:
+    """Whether nothing that is learnt is in a tensor: it was made of sizes alone, or is a part of one that was."""
+    if type(x) not in PROXIES:
+        return True
+    node, links = x.tracer.latest(x.node), x.tracer.views.links
+    while node in links:
+        node = links[node].base
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    return name.startswith("new_") or name.endswith("_like") or node.target in FACTORIES
 
 
 def _view_as(x: Any, other: Any) -> Any:
@@ -61,9 +96,9 @@ def _to(x: Any, *args: Any, **kwargs: Any) -> Any:
     if not given:
         return x
     if len(given) == 1 and type(given[0]) is Attribute and given[0].known == x.known.dtype:
-        source = _dtype_of(given[0])
+        source = dtype_source(given[0])
         return x if source is None or source.node is x.node else x.type_as(source)
-    if len(given) == 1 and (source := _dtype_of(given[0])) is not None:
+    if len(given) == 1 and (source := dtype_source(given[0])) is not None:
         return x.type_as(source)
     return None if len(given) == len(args) + len(kwargs) else x.to(*given)
 
@@ -74,17 +109,9 @@ def _place(value: Any) -> bool:
     return isinstance(known, torch.device | bool | torch.memory_format | str)
 
 
-def _dtype_of(value: Any) -> Any:
-    """The tensor of which a value is the dtype: for that of a parameter, which stays with its layer, one that
-    arrived."""
-    if type(value) is not Attribute or value.attr != "dtype":
-        return None
-    return value.root if value.root.node.op != "get_attr" else value.tracer.arrived_like(value.known)
-
-
 def _like_another(function: Any, args: Any, kwargs: Any) -> Any:
     """A new tensor of the dtype that another has."""
-    source = _dtype_of(kwargs.get("dtype"))
+    source = dtype_source(kwargs.get("dtype"))
     if source is None or not source.known.is_floating_point():
         return None
     return function(*args, **{name: value for name, value in kwargs.items() if name != "dtype"}).type_as(source)
@@ -122,6 +149,63 @@ def _covers(x: Any, condition: Any) -> bool:
 def _of_two(function: Any, x: Any, other: Any = None, *rest: Any, **named: Any) -> Any:
     """`torch.min(a, b)` of two tensors."""
     return function(x, other) if isinstance(other, torch.Tensor) and not rest and not named else None
+
+
+def _largest(of_two: Any, over: Any, x: Any, other: Any = None, *rest: Any, **named: Any) -> Any:
+    """`torch.max(a, b)` of two tensors, and `x.max()` of all that one holds."""
+    if other is None and not rest and not named:
+        return over(x, tuple(range(_rank(x)))) if _rank(x) and x.known.dtype != torch.bool else None
+    return _of_two(of_two, x, other, *rest, **named)
+
+
+def _clamped(input: Any, min: Any = None, max: Any = None) -> Any:
+    """With tensors for bounds. Of equal values it is the input that learns, as in torch."""
+    if not isinstance(min, torch.Tensor) and not isinstance(max, torch.Tensor):
+        return None
+    made = input
+    for bound, beyond in ((min, torch.lt), (max, torch.gt)):
+        if isinstance(bound, torch.Tensor):
+            made = torch.where(beyond(made, bound), bound, made)
+        elif bound is not None:
+            made = torch.clamp(made, **{"min" if beyond is torch.lt else "max": bound})
+    return made
+
+
+def _power(input: Any, exponent: Any) -> Any:
+    """`torch.pow(10000, x)`."""
+    return input**exponent if type(input) in (int, float) else None
+
+
+def _joined(tensors: Any, dim: Any = 0, axis: Any = None) -> Any:
+    """Without tensors of no value at all, which torch passes over: a cache before its first step."""
+    if not isinstance(tensors, tuple | list):
+        return None
+    shapes = [(one.known if type(one) in PROXIES else one).shape for one in tensors]
+    left = [one for one, shape in zip(tensors, shapes, strict=True) if tuple(shape) != (0,)]
+    if not left or len(left) == len(tensors):
+        return None
+    return torch.cat(left, dim if axis is None else axis) if len(left) > 1 else torch.clone(left[0])
+
+
+def _prod(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    if dtype is not None:
+        return torch.prod(input.to(dtype), dim, keepdim) if dim is not None else torch.prod(input.to(dtype))
+    return torch.prod(input.reshape(-1), 0) if dim is None else None
+
+
+def _roll(input: Any, shifts: Any, dims: Any = None) -> Any:
+    return torch.roll(input.reshape(-1), shifts, 0).view(input.shape) if dims is None else None
+
+
+def _movedim(input: Any, source: Any, destination: Any) -> Any:
+    if type(source) is int:
+        return None
+    rank = _rank(input)
+    order: list[Any] = [None] * rank
+    for place, dim in zip(destination, source, strict=True):
+        order[place % rank] = dim % rank
+    rest = iter(sorted(set(range(rank)) - set(order)))
+    return input.permute(*(next(rest) if dim is None else dim for dim in order))
 
 
 def _mse_loss(
@@ -177,16 +261,18 @@ def _cumsum(x: Any, dim: int, *, dtype: Any = None) -> Any:
     return None if dtype is None else torch.cumsum(x.to(dtype), dim)
 
 
-def _hardsigmoid(x: Any, inplace: bool = False) -> Any:
-    return F.relu6(x + 3.0) / 6.0
-
-
 def _added(a: Any, b: Any) -> Any:
     """`(1, 2) + x.shape` as the tuple that it is."""
     if isinstance(a, tuple) or isinstance(b, tuple):
         left, right = (part if isinstance(part, tuple) else _sizes(part, slice(None)) for part in (a, b))
         return None if left is None or right is None else left + right
     return None
+
+
+def _repeated(a: Any, b: Any) -> Any:
+    """`(1,) * x.dim()` as the tuple that it is."""
+    row, times = (a, b) if type(a) in (tuple, list) else (b, a)
+    return row * times.known if type(row) in (tuple, list) and type(times) in PROXIES else None
 
 
 def _sizes(x: Any, index: slice) -> tuple[Any, ...] | None:
@@ -202,33 +288,42 @@ def _item(x: Any, index: Any) -> Any:
     return _sizes(x, index) if plain else None
 
 
-_FUNCTIONS: dict[Any, Callable[..., Any]] = {
-    torch.outer: _outer, torch.ger: _outer, torch.addcmul: _addcmul, torch.addmm: _product_added,
-    torch.baddbmm: _product_added, F.mse_loss: _mse_loss, torch.meshgrid: _meshgrid, torch.div: _divided,
-    torch.cumsum: _cumsum, F.hardsigmoid: _hardsigmoid, torch.diff: _diff, torch.unflatten: _unflatten,
-    torch.add: functools.partial(_scaled, operator.add), torch.sub: functools.partial(_scaled, operator.sub),
-    torch.var: functools.partial(_spread, torch.var), torch.std: functools.partial(_spread, torch.std),
-    torch.min: functools.partial(_of_two, torch.minimum), torch.max: functools.partial(_of_two, torch.maximum),
-}  # fmt: skip
-_METHODS: dict[str, Callable[..., Any]] = {
-    "copy_": _copied, "zero_": lambda x: torch.zeros_like(x), "fill_": lambda x, value: torch.full_like(x, value),
-    "expand_as": _expand_as, "view_as": _view_as, "reshape_as": _reshape_as,
-    **{name: functools.partial(_cast, dtype) for name, dtype in (
-        ("bool", torch.bool), ("int", torch.int32), ("double", torch.float64), ("half", torch.float16))},
-    "outer": _outer, "ger": _outer, "addcmul": _addcmul, "addmm": _product_added,
-    "baddbmm": _product_added, "div": _divided, "cumsum": _cumsum, "to": _to, "diff": _diff, "where": _where_method,
+_EMPTY = torch.empty  # while a model is followed, torch has another under this name
+# By the name that a function of torch and a method of tensors share.
+_NAMED: dict[str, Callable[..., Any]] = {
+    "outer": _outer, "ger": _outer, "addcmul": _addcmul, "addcdiv": _addcdiv, "addmm": _addmm, "baddbmm": _baddbmm,
+    "div": _divided, "cumsum": _cumsum, "diff": _diff, "unflatten": _unflatten, "prod": _prod, "roll": _roll,
+    "movedim": _movedim, "moveaxis": _movedim, "clamp": _clamped, "clip": _clamped, "pow": _power,
+    "clamp_min": lambda input, min: torch.clamp(input, min=min),
+    "clamp_max": lambda input, max: torch.clamp(input, max=max),
     "add": functools.partial(_scaled, operator.add), "sub": functools.partial(_scaled, operator.sub),
     "var": functools.partial(_spread, torch.var), "std": functools.partial(_spread, torch.std),
-    "unflatten": _unflatten,
-    "min": functools.partial(_of_two, torch.minimum), "max": functools.partial(_of_two, torch.maximum),
+    "min": functools.partial(_largest, torch.minimum, torch.amin),
+    "max": functools.partial(_largest, torch.maximum, torch.amax),
+}  # fmt: skip
+_FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    **{getattr(torch, name): way for name, way in _NAMED.items()},
+    F.mse_loss: _mse_loss, torch.meshgrid: _meshgrid, _EMPTY: lambda *args, **named: torch.zeros(*args, **named),
+    torch.cat: _joined, torch.concat: _joined, torch.concatenate: _joined,
+    torch.empty_like: lambda *args, **named: torch.zeros_like(*args, **named),
+}  # fmt: skip
+_METHODS: dict[str, Callable[..., Any]] = {
+    **_NAMED,
+    "copy_": _copied, "zero_": lambda x: _filled(x, 0), "fill_": _filled,
+    "new_tensor": lambda x, data, dtype=None, **_: (
+        torch.tensor(data).type_as(x) if dtype is None else torch.tensor(data, dtype=dtype)),
+    "new_empty": lambda x, *args, **named: x.new_zeros(*args, **named),
+    "expand_as": _expand_as, "view_as": _view_as, "reshape_as": _reshape_as, "to": _to, "where": _where_method,
+    **{name: functools.partial(_cast, dtype) for name, dtype in (
+        ("bool", torch.bool), ("int", torch.int32), ("double", torch.float64), ("half", torch.float16),
+        ("bfloat16", torch.bfloat16))},
 }  # fmt: skip
 _ATTRIBUTES: dict[str, Callable[..., Any]] = {
     "real": torch.real, "imag": torch.imag, "mT": lambda x: x.transpose(-2, -1),
     "T": lambda x: x.permute(*reversed(range(_rank(x)))),
 }  # fmt: skip
 # These are among the ops; only some ways of calling them are not.
-_PARTLY = {torch.div: "rounding_mode", torch.cumsum: "dtype", "div": "rounding_mode", "cumsum": "dtype",
-           torch.add: "alpha", torch.sub: "alpha", "add": "alpha", "sub": "alpha"}  # fmt: skip
+_PARTLY = {"div": "rounding_mode", "cumsum": "dtype", "add": "alpha", "sub": "alpha"}
 
 
 def rewritten(kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -241,13 +336,22 @@ def rewritten(kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, A
         return _ATTRIBUTES[args[1]](args[0]) if args[1] in _ATTRIBUTES and isinstance(args[0], torch.Tensor) else None
     if target in (operator.add, operator.iadd):
         return _added(*args)
-    if target in FACTORIES:
+    if target in (operator.mul, operator.imul):
+        return _repeated(*args)
+    if target in FACTORIES and target is not _EMPTY:
         return _like_another(target, args, kwargs)
-    if getattr(target, "__name__", "") == "where" and kind == "call_function":
+    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    if name == "where" and kind == "call_function":
         return _where(*args, **kwargs)
-    way = _METHODS.get(target) if isinstance(target, str) else _FUNCTIONS.get(target) if _hashable(target) else None
-    if way is None or (target in _PARTLY and kwargs.get(_PARTLY[target]) is None):
+    plain = name[:-1] if name.endswith("_") and not name.endswith("__") else name
+    if isinstance(target, str):
+        way = _METHODS.get(name) or _METHODS.get(plain)
+    else:
+        way = _FUNCTIONS.get(target) if _hashable(target) else None
+    if way is None or (plain in _PARTLY and kwargs.get(_PARTLY[plain]) is None):
         return None
+    if not args and "input" in kwargs:
+        args, kwargs = (kwargs["input"],), {name: value for name, value in kwargs.items() if name != "input"}
     return way(*args, **kwargs)
 
 
@@ -259,7 +363,7 @@ def _hashable(target: Any) -> bool:
 def sizes_seen(following: Callable[[], bool], made: Callable[..., Any]) -> Iterator[None]:
     """While `following`, `torch.zeros(n, m)` comes to `made` also where a size is computed, which torch itself refuses
     before anybody is asked."""
-    names = {name: getattr(torch, name) for name in ("zeros", "ones", "full", "arange", "linspace", "eye")}
+    names = {name: getattr(torch, name) for name in ("zeros", "ones", "full", "arange", "linspace", "eye", "empty")}
 
     def instead(function: Any) -> Callable[..., Any]:
         def called(*args: Any, **kwargs: Any) -> Any:

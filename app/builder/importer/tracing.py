@@ -21,7 +21,7 @@ from torch import fx, nn
 from torch.fx import _symbolic_trace
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-from app.builder.importer.arguments import items_of, lengths_seen, opened, plain_number
+from app.builder.importer.arguments import items_of, lengths_seen, opened, plain_number, tensors_seen
 from app.builder.importer.fallback import inside
 from app.builder.importer.frames import (
     COMPILED,
@@ -88,9 +88,9 @@ class Tracer(fx.Tracer):
         try:
             sizes = sizes_seen(lambda: self.following, self.create_proxy)
             numbers = numbers_first(lambda: self.following, self.create_proxy)
-            lengths = lengths_seen(lambda: self.following)
+            lengths, typed = lengths_seen(lambda: self.following), tensors_seen(lambda: self.following)
             factories = Factories(lambda: self.following, self.create_proxy)
-            with self._patched(), sizes, numbers, lengths, torch.no_grad(), factories:
+            with self._patched(), sizes, numbers, lengths, typed, torch.no_grad(), factories:
                 self.arrived[""] = (args, kwargs)
                 frame = self._enter(model, "", self._forward(model, ""), args, kwargs, None)[0]
                 self._check_state()

@@ -117,8 +117,23 @@ class Attribute(ValueProxy):
 
 
 PROXIES = (ValueProxy, Attribute)
+
+
+def dtype_source(value: Any) -> Any:
+    """The tensor of which a value is the dtype, None for another value. A parameter stays with its layer, so for the
+    dtype of one it is a tensor that arrived."""
+    if type(value) is not Attribute or value.attr != "dtype":
+        return None
+    return value.root if value.root.node.op != "get_attr" else value.tracer.arrived_like(value.known)
+
+
+def float_fact(tensor: torch.Tensor, fact: str) -> float:
+    """What `torch.finfo` says of the dtype of a tensor."""
+    return float(getattr(torch.finfo(tensor.dtype), fact))
+
+
 # Tensors made of sizes alone are part of the graph, wherever the sizes come from.
-FACTORIES = frozenset({torch.arange, torch.zeros, torch.ones, torch.full, torch.linspace, torch.eye})
+FACTORIES = frozenset({torch.arange, torch.zeros, torch.ones, torch.full, torch.linspace, torch.eye, torch.empty})
 
 
 def on_meta(model: nn.Module, training: bool, whole: Callable[[nn.Module], bool]) -> tuple[nn.Module, Training]:
