@@ -41,7 +41,8 @@ def add(commands: Any) -> argparse.ArgumentParser:
                         "blocks within blocks, or none at all")  # fmt: skip
     parser.add_argument("--trust", action="store_true", help="run FILE.py, or the project's own files, this once")
     batch = parser.add_argument_group("of a project")
-    batch.add_argument("--batch", type=cli.positive, default=16, help="samples in the batch (16)")
+    batch.add_argument("--batch", type=cli.positive, help="samples in the batch (as many as a step of the "
+                       "training has; of random inputs fewer where these would hold more than 1 GiB)")  # fmt: skip
     batch.add_argument("--eval", action="store_true", help="in eval mode instead of train mode")
     batch.add_argument("--data", type=Path, help="folder of downloaded data sets")
     cli_autograd_asked.add_options(batch)

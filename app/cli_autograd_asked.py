@@ -14,7 +14,8 @@ def add_options(batch: Any) -> None:
     """How the batch may be run differently."""
     from app.autograd.options import VECTORS
 
-    batch.add_argument("--random", action="store_true", help="random inputs of the same shapes instead of the data")
+    batch.add_argument("--random", action="store_true", help="random inputs of the net's own shapes and dtypes, and "
+                       "random targets for the loss, whatever the data are")  # fmt: skip
     batch.add_argument("--outputs", metavar="1,2", help="start at these outputs of the net, or at all, not at the loss")
     batch.add_argument("--vector", metavar=f"{'|'.join(VECTORS)}[:INDEX]", help="the vector that backward starts with "
                        "there (ones)")  # fmt: skip
@@ -50,9 +51,9 @@ def capture_options(options: argparse.Namespace) -> CaptureOptions:
     if options.second_order and not loss:
         raise cli.Refused("--second-order looks at the gradient of the loss: leave out --outputs and --vector")
     return CaptureOptions(
-        data="random" if options.random else "batch", loss=loss, outputs=tuple(int(part) - 1 for part in wanted),
-        vector=kind, index=int(index or 0), amp=options.amp or "", checkpoint=tuple(options.checkpoint),
-        second_order=options.second_order,
+        data="random" if options.random else "batch", batch=options.batch or 0, loss=loss,
+        outputs=tuple(int(part) - 1 for part in wanted), vector=kind, index=int(index or 0), amp=options.amp or "",
+        checkpoint=tuple(options.checkpoint), second_order=options.second_order,
     )  # fmt: skip
 
 
@@ -62,14 +63,14 @@ def of_project(options: argparse.Namespace) -> int:
 
     chosen = capture_options(options)
     project = cli.read(options)
-    analysis = cli.sound(project)
+    analysis = cli.sound(project, alone=options.random)
     from app.autograd.capture import CaptureError
     from app.autograd.whole_pass import play_through
     from app.data.sources import DataError
 
     job = preflight.job(project, analysis, str(options.data) if options.data else None)
     labels = inspection.node_labels(project.graph, own_layers.ops_of(project))
-    given: dict[str, Any] = {"train": not options.eval, "batch": options.batch}
+    given: dict[str, Any] = {"train": not options.eval}
     try:
         if options.out is not None:
             with inspection.hold_batch(job, labels, options=chosen, **given) as graph:

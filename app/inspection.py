@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from app.data.sources import Dataset
     from app.training.job import Job
 
-BATCH = 16
 
 
 @lru_cache(maxsize=1)
@@ -38,12 +37,13 @@ def capture_batch(
     *,
     train: bool = True,
     weights: Callable[[], Mapping[str, Tensor]] | None = None,
-    batch: int = BATCH,
+    batch: int | None = None,
     options: CaptureOptions | None = None,
 ) -> Tape:
     """One forward on the first `batch` training samples of the job's data, and the graph below its loss.
 
-    `options` say what differs from a plain capture.
+    `options` say what differs from a plain capture. Without `batch` it has the size that they choose, or that of the
+    job's steps.
 
     `weights` gives a state_dict; without it they are those that a run begins with. Raises CaptureError, DataError, and
     StartError for start weights that cannot be used.
@@ -58,7 +58,7 @@ def hold_batch(
     *,
     train: bool = True,
     weights: Callable[[], Mapping[str, Tensor]] | None = None,
-    batch: int = BATCH,
+    batch: int | None = None,
     options: CaptureOptions | None = None,
 ) -> LiveGraph:
     """As `capture_batch`, and the graph is kept for playing: whoever asks for it calls `release()`."""
@@ -81,7 +81,7 @@ def batch_subject(
     *,
     train: bool = True,
     weights: Callable[[], Mapping[str, Tensor]] | None = None,
-    batch: int = BATCH,
+    batch: int | None = None,
     options: CaptureOptions | None = None,
 ) -> Subject:
     """The net with that batch and its loss, for detectives that run it as often as they need; raises as above."""
@@ -93,30 +93,43 @@ def batch_subject(
 
 
 def _arguments(
-    job: Job, weights: Callable[[], Mapping[str, Tensor]] | None, batch: int, options: CaptureOptions
+    job: Job, weights: Callable[[], Mapping[str, Tensor]] | None, batch: int | None, options: CaptureOptions
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What `hold_source` takes: text, inputs, target, loss and seed; weights, and what the loss takes of the output."""
+    from app.training.choices import make_loss
     from app.training.start import initial_weights
     from app.training.tasks import prepared, task_of
 
     if weights is None and job.training.start is not None:
         weights = partial(initial_weights, job.source, job.training.seed, job.training.start)
+    batch = batch or options.batch
+    if options.data == "random":
+        return _random_arguments(job, weights, batch, options)
     data = prepared(job, _dataset(job.data, job.data_root, key_of(job.data)))
     with rng.borrowed(job.training.seed):  # augmentation draws, and every look at this batch is to see the same one
-        inputs, ids = data.batch(batch)
+        inputs, ids = data.batch(batch or job.training.batch_size)
     task = task_of(job, data.info)
-    several: Any = task.loss_module()
+    loss: Any = task.loss_module()
     targets = task.targets(ids)
-    if options.data == "random":
-        from app.autograd.seeds import random_like
-
-        inputs = tuple(map(random_like, inputs)) if isinstance(inputs, tuple) else random_like(inputs)
     if not options.loss:
         plain = {"state_dict": weights() if weights else None, "ready": None}
         return (job.source, inputs, None, None, job.training.seed), plain
-    given = (job.source, inputs, getattr(targets, "parts", targets), several or job.training.loss, job.training.seed)
-    ready = None if several is not None else task.ready
+    ready = None if loss is not None else task.ready
+    loss = loss or make_loss(job.training.loss)
+    given = (job.source, inputs, getattr(targets, "parts", targets), loss, job.training.seed)
     return given, {"state_dict": weights() if weights else None, "ready": ready}
+
+
+def _random_arguments(
+    job: Job, weights: Callable[[], Mapping[str, Tensor]] | None, batch: int, options: CaptureOptions
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The same of random numbers that the net takes; the data are not read."""
+    from app import random_batch
+
+    inputs = random_batch.inputs(job.source, batch or random_batch.samples(job), job.training.seed)
+    loss: Any = random_batch.loss_of(job) if options.loss else None
+    plain = {"state_dict": weights() if weights else None, "ready": None}
+    return (job.source, inputs, None, loss, job.training.seed), plain
 
 
 def node_labels(graph: Graph, catalog: Catalog) -> dict[str, Any]:

@@ -190,7 +190,7 @@ class PlaybackThread(QThread):
         try:
             graph = self._hold()
         except Exception as error:  # whatever it is, the person who asked is told
-            self.told.emit(Trouble("The batch did not run through", f"{error}"))
+            self.told.emit(Trouble("Forward pass failed", f"{error}"))
             return
         watched = [(weakref.ref(tensor), tensor.nbytes) for tensor in _tensors(graph)]
         held, nodes = graph.tape.held, len(graph.nodes)

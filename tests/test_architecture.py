@@ -31,7 +31,7 @@ LEAVES = """
 # Values and pure functions over them.
 PURE = """
     project project_file run_file sheet_file journal journal_writer library trust own_layers preflight several_outputs
-    net_paths knob_checks cpu_threads inspection examples early_imports builder data origin drawing_digest
+    net_paths knob_checks cpu_threads inspection random_batch examples early_imports builder data origin drawing_digest
     synthetic_data
     training telemetry autograd export drawing layout graphviz_export state_dicts start_weights weights_files runs
     remote
@@ -85,7 +85,8 @@ ARROWS = {
     "preflight": "project builder data training start_weights knob_checks several_outputs"
     " synthetic_data cpu_threads",
     "early_imports": "",  # by name, what the pages want
-    "inspection": "builder data training autograd",  # one batch of the data through the net, for the tape
+    "inspection": "builder data training autograd random_batch",  # one batch through the net, for the tape
+    "random_batch": "training",  # inputs and targets of a net's own shapes, and the loss that takes them
     "examples": "project project_file preflight builder data.sources",  # what is said of an example before it is opened
     "run_file": "sheet_file data.config training.config",
     "project_file": "project origin run_file sheet_file builder data.config training.config weights_files",
@@ -131,7 +132,7 @@ TORCH_MODULES = """
     builder.explain_told builder.findings builder.importer builder.introspect builder.shapes builder.step_problems
     builder.variables data.file_readers data.loaders data.preview data.readers data.splits data.streams data.targets
     data.transforms export telemetry training.checkpoint training.recipes training.several training.choices
-    training.devices training.loop training.metrics import_pipeline
+    training.devices training.loop training.metrics import_pipeline random_batch
 """
 HEAVY = {"torch", "torchvision", "sklearn", "scipy", "safetensors"}
 

@@ -129,7 +129,7 @@ def test_gradcheck_of_a_layer_of_a_node_and_of_the_whole_net(window, qtbot) -> N
     control = capture(qtbot, window, graph)
     conv = next(node for node in window.room.tape.nodes if node.name.startswith("Convolution"))
     window.room.reveal(conv.id)
-    assert "1 of 16 samples. Training state is untouched." in said(window)
+    assert "1 of 64 samples. Training state is untouched." in said(window)
     click(button(window, "gradcheck"))
     assert control.page.page == GRADCHECK and control.working
     done(qtbot, control)
@@ -170,7 +170,7 @@ def test_options_of_a_capture(window, qtbot, monkeypatch) -> None:
     control.show()
     done(qtbot, control)
     bias = control.findings.paths.why_no_grad("linear5.bias")
-    assert bias.norm == 16, "one element of each of 16 rows"
+    assert bias.norm == 64, "one element of each of 64 rows"
     choose("amp")
     assert any(node.name == "ToCopyBackward0" for node in window.room.tape.nodes)
     choose("plain", "second_order")

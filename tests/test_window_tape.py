@@ -309,7 +309,7 @@ def test_what_fails_is_said_and_the_tape_stays(window, qtbot) -> None:
     player._hold = partial(_fail, "The data is gone")
     deck(window, "step")
     qtbot.waitUntil(lambda: player.state == READY, timeout=60_000)
-    assert window.room.banner.title() == "The batch did not run through" and player.tape is not None
+    assert window.room.banner.title() == "Forward pass failed" and player.tape is not None
 
 
 def _fail(words: str) -> LiveGraph:

@@ -18,13 +18,15 @@ VECTORS = ("ones", "random", "one-hot")
 class CaptureOptions:
     """What a person chose. The mode of the net is not among them: it is asked for with each capture.
 
-    `data` is "batch" or "random" (numbers of the same shapes). Without `loss` backward starts at the net's outputs,
-    those at the places in `outputs` or all of them, with a vector each: `vector` is one of VECTORS, and "one-hot" is 1
-    at `index` of the last dimension and 0 elsewhere. `amp` is "" or a dtype of `torch.autocast`, `checkpoint` the paths
-    of modules that run under `torch.utils.checkpoint`.
+    `data` is "batch" or "random": inputs of the net's own shapes and dtypes, with random targets for the loss. `batch`
+    is how many samples, 0 for as many as a step of the training has. Without `loss` backward starts at the net's
+    outputs, those at the places in `outputs` or all of them, with a vector each: `vector` is one of VECTORS, and
+    "one-hot" is 1 at `index` of the last dimension and 0 elsewhere. `amp` is "" or a dtype of `torch.autocast`,
+    `checkpoint` the paths of modules that run under `torch.utils.checkpoint`.
     """
 
     data: str = "batch"
+    batch: int = 0
     loss: bool = True
     outputs: tuple[int, ...] = ()
     vector: str = "ones"

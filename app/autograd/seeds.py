@@ -61,16 +61,6 @@ def vector(end: Tensor, kind: str, index: int, place: int) -> Tensor | None:
     return found
 
 
-def random_like(tensor: Tensor, seed: int = 0) -> Tensor:
-    """Normally distributed numbers of a tensor's shape and dtype; of whole numbers and truth values its own, shuffled,
-    so that each is one that the net knows."""
-    generator = torch.Generator().manual_seed(seed)
-    if tensor.is_floating_point():
-        return torch.randn(tensor.shape, generator=generator, dtype=torch.float64).to(tensor.device, tensor.dtype)
-    order = torch.randperm(tensor.numel(), generator=generator).to(tensor.device)
-    return tensor.flatten()[order].view(tensor.shape)
-
-
 def _seed(number: int, end: Tensor, given: Tensor | float | None, needed: bool) -> Tensor | None:
     if given is None and end.numel() == 1:
         given = 1.0

@@ -14,10 +14,12 @@ from app.autograd.options import PLAIN_OPTIONS
 from app.autograd.stretches import prepare
 from app.background import Background, Failure
 from app.builder.catalog import Catalog
+from app.data.sources import DataError
 from app.document import Document
 from app.drawing import Drawing
 from app.inspection import batch_subject, capture_batch, hold_batch, node_labels
 from app.settings import Settings
+from app.training.job import JobError
 from app.views.live import Live
 from app.views.picture_export import Pages, PictureExport
 from app.views.training.session import RunSession
@@ -72,9 +74,11 @@ class AutogradControl(QObject):
         if analysis is None or not self._live.up_to_date:
             self._room.show_error("The drawing is still being checked", "Try again in a moment.")
             return
-        if self._live.errors:
-            first = self._live.errors[0]
-            self._room.show_error("The network cannot run yet", f"{first.message}. {first.reason}")
+        random = self.options.data == "random"
+        if errors := self._live.net_errors if random else self._live.errors:
+            fits = self._live.net_runs  # then it is the data, or the loss, that it does not go with
+            title = "Net and data do not go together" if fits else "The network cannot run yet"
+            self._room.show_error(title, f"{errors[0].message}. {errors[0].reason}", random=fits and not random)
             return
         job = preflight.job(self._document.project, analysis, str(self._settings.data_folder))
         self._room.show_busy("Running one batch forward…")
@@ -110,7 +114,8 @@ class AutogradControl(QObject):
     def _failed(self, subject: Callable[..., Subject], left_out: str, failure: Failure) -> None:
         self.subject, self.left_out = subject, left_out
         self.failed.emit(failure)
-        self._room.show_error("The batch did not run through", str(failure.error))
+        random = isinstance(failure.error, DataError | JobError) and self.options.data != "random"
+        self._room.show_error("Forward pass failed", str(failure.error), random=random)
 
     def choose_file(self, drawing: Drawing) -> None:
         """Ask where to, then draw the view as it stands."""

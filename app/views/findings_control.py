@@ -14,7 +14,6 @@ from app.autograd.grouping import LayerGroup
 from app.autograd.notes import notes_of
 from app.autograd.tape import Tape, TapeNode
 from app.background import Failure
-from app.inspection import BATCH
 from app.views.autograd import asking
 from app.views.autograd.findings_page import CHECKPOINT, FINDINGS, GAIN, GRADCHECK, FindingsPage
 from app.views.autograd.why import check_section, layer_of, notes_section, why_section
@@ -135,7 +134,7 @@ class FindingsControl(QObject):
         self._checked = key
         self.report = None
         self.page.check.show_report(None, f"Checking {title} with finite differences…")
-        samples = self._samples(tape)[0] if tape is not None else BATCH
+        samples = self._samples(tape)[0] if tape is not None else None
         self._begin(partial(asking.checked, partial(make, batch=samples), run, tape if numbered else None, title),
                     self._reported)  # fmt: skip
 

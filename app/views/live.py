@@ -141,6 +141,11 @@ class Live(QObject):
         return self.up_to_date and self._bare is not None and self._bare.runnable
 
     @property
+    def net_errors(self) -> tuple[Problem, ...]:
+        """The errors of the net itself, whatever its data, its loss and its start weights are."""
+        return self._bare.errors if self._bare is not None else ()
+
+    @property
     def in_front(self) -> Analysis | None:
         """What is known of the sheet in front: the network, or the block that one stands in."""
         return self.front_of(self.analysis) if self.analysis is not None else None

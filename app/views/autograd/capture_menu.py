@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QInputDialog, QMenu, QWidget
 from app.autograd.options import PLAIN_OPTIONS, CaptureOptions
 
 MOST = 40  # blocks that the menu offers
+MOST_SAMPLES = 1_000_000
 
 _VECTORS = (
     ("ones", "ones: the sum of all elements"),
@@ -30,8 +31,9 @@ class CaptureMenu(QMenu):
         super().__init__("Capture &options", parent)
         self.options = PLAIN_OPTIONS
         self.outputs, self.blocks = 1, ()  # how many outputs the net has, and the paths of its blocks
-        # Asked when the menu opens: (number of outputs, paths of blocks).
-        self.about: Callable[[], tuple[int, tuple[str, ...]]] | None = None
+        self.project_batch = 64  # samples of a training step
+        # Asked when the menu opens: (number of outputs, paths of blocks, samples of a training step).
+        self.about: Callable[[], tuple[int, tuple[str, ...], int]] | None = None
         self.by_key: dict[str, QAction] = {}
         self._groups: list[QActionGroup] = []
         self._menus: list[QMenu] = []
@@ -45,13 +47,17 @@ class CaptureMenu(QMenu):
             self.options = options  # the entries are made anew when the menu opens, never while one of them is chosen
             self.changed.emit(options)
 
+    def set_batch(self, size: int) -> None:
+        """Take so many samples; as many as a training step has are no choice, unless random ones are fewer."""
+        self._set(batch=0 if size == self.project_batch and self.options.data == "batch" else size)
+
     def _set(self, **values: Any) -> None:
         self.set_options(replace(self.options, **values))
 
     def fill(self) -> None:
         """Make the entries anew."""
         if self.about is not None:
-            self.outputs, self.blocks = self.about()
+            self.outputs, self.blocks, self.project_batch = self.about()
         now = self.options
         self.clear()
         for menu in self._menus:
@@ -60,9 +66,12 @@ class CaptureMenu(QMenu):
         for group in self._groups:
             group.deleteLater()
         self.by_key, self._groups = {}, []
-        data = self._choices(self, "data", now.data, (("batch", "First batch of the project's data"),
-                                                      ("random", "Random numbers of the same shapes")))  # fmt: skip
+        kinds = (("batch", "First batch of the project's data"),
+                 ("random", "Random inputs and targets of the net's own shapes"))  # fmt: skip
+        data = self._choices(self, "data", now.data, kinds)
         data.triggered.connect(lambda action: self._set(data=action.data()))
+        size = f"{now.batch:,}" if now.batch else f"{self.project_batch:,}, as in training"
+        self.by_key["batch"] = self.addAction(f"Batch size: {size}…", self._batch)
         self.addSeparator()
         starts = (("loss", "Backward from the loss"), ("outputs", "Backward from the outputs: vector-Jacobian product"))
         start = self._choices(self, "start", "loss" if now.loss else "outputs", starts)
@@ -133,6 +142,14 @@ class CaptureMenu(QMenu):
             if not sure:
                 return
         self._set(vector=kind, index=index)
+
+    def _batch(self) -> None:
+        now = self.options.batch or self.project_batch
+        size, sure = QInputDialog.getInt(
+            self.window(), "Batch size", "Samples of a capture, findings and gradient checks:", now, 1, MOST_SAMPLES
+        )
+        if sure:
+            self.set_batch(size)
 
     def _output(self, place: int, on: bool) -> None:
         chosen = set(self.options.outputs or range(self.outputs))

@@ -26,6 +26,7 @@ from app.views.widgets.painting import Line, start
 EMPTY, BUSY, GRAPH = range(3)
 # A small graph is laid out to fill the window as it is now, less what surrounds it.
 PAGE_MARGIN = 110
+RANDOM = "Capture with random inputs"
 BUSY_HINT = "torch builds the graph while the net computes."
 
 
@@ -34,13 +35,14 @@ class AutogradRoom(QWidget):
 
     `nodeSelected` tells the node of the canvas that a click selected (or None), `nodeHovered` the one under the
     pointer; `detail` the `TapeNode` or `LayerGroup` that the inspector shows (or None). `captureRequested(train)` asks
-    for a tape, `exportRequested` for a file of the picture as it stands.
+    for a tape, `randomRequested` for one of random inputs, `exportRequested` for a file of the picture as it stands.
     """
 
     nodeSelected = Signal(object)
     nodeHovered = Signal(object)
     detail = Signal(object)
     captureRequested = Signal(bool)
+    randomRequested = Signal()
     exportRequested = Signal(object)
     redrawn = Signal()
 
@@ -92,7 +94,7 @@ class AutogradRoom(QWidget):
 
     def _connect(self) -> None:
         self._empty.acted.connect(self._ask)
-        self.banner.acted.connect(self._ask)
+        self.banner.chosen.connect(self._banner_chosen)
         self.head.capture.clicked.connect(self._ask)
         self.head.mode.changed.connect(self._ask)
         self.head.grouping.changed.connect(self._regroup)
@@ -172,10 +174,10 @@ class AutogradRoom(QWidget):
             self._busy.set_text(text, BUSY_HINT)
             self._pages.setCurrentIndex(BUSY)
 
-    def show_error(self, title: str, reason: str) -> None:
-        """Say why there is no new graph; an old one stays in sight."""
+    def show_error(self, title: str, reason: str, random: bool = False) -> None:
+        """Say why there is no new graph; an old one stays in sight. With `random` random inputs would do."""
         self.head.set_busy(False)
-        self.banner.set("error", title, reason, "Try again")
+        self.banner.set("error", title, reason, *([RANDOM] if random else []), "Try again")
         self.banner.show()
         if self._tape is None:
             self._pages.setCurrentIndex(EMPTY)
@@ -298,6 +300,12 @@ class AutogradRoom(QWidget):
             found.add(group.key)
             group = self._by_key.get(group.parent) if group.parent is not None else None
         return frozenset(found)
+
+    def _banner_chosen(self, text: str) -> None:
+        if text == RANDOM:
+            self.randomRequested.emit()
+        else:
+            self._ask()
 
     def _ask(self) -> None:
         self.captureRequested.emit(self.head.mode.value() == "train")
