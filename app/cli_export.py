@@ -153,13 +153,13 @@ def _format(kind: Kind, path: Path, project: Project, analysis: Analysis, chosen
 
 
 def _certificate(options: argparse.Namespace, project: Project, analysis: Analysis, chosen: ExportWeights) -> bool:
-    from app import cli
+    from app import cli, drawing_digest
     from app.export.certify import certify_export
 
     with cli.writing(options.code or options.project), _Line() as tell:
         found, path = certify_export(
             analysis.source, chosen.state_dict, options.code, options.weights, about=chosen.words,
-            seed=project.training.seed, tell=tell,
+            seed=project.training.seed, imported=drawing_digest.imported(project, analysis.source), tell=tell,
         )  # fmt: skip
     print(*map(cli.printable, found.lines), sep="\n")
     if path is not None:

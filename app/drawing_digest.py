@@ -7,7 +7,9 @@ from typing import Any
 
 import msgspec
 
+from app.builder.blocks import Block
 from app.builder.sheet import Sheet
+from app.export.imported import Imported
 from app.project import Project
 from app.sheet_file import block_record, sheet_record
 from app.source import Source
@@ -20,10 +22,20 @@ def digest(project: Project, source: Source) -> str:
 
     Positions, comments and initial values of parameters are left out: they change no output of given weights.
     """
-    blocks = [[block.name, _computes(block), block_record(block).get("params", [])]
-              for _, block in sorted(project.blocks.items())]  # fmt: skip
+    blocks = [[block.name, _computes(block), _defaults(block)] for _, block in sorted(project.blocks.items())]
     files = [[file.module, file.sha256] for file in source.files]
     return hashlib.sha256(msgspec.json.encode([_computes(project), blocks, files])).hexdigest()
+
+
+def imported(project: Project, source: Source) -> Imported | None:
+    """Which model a project was imported from, and whether it was edited since; None if it was not imported."""
+    origin = project.origin
+    return None if origin is None else Imported(origin, origin.drawing != digest(project, source))
+
+
+def _defaults(block: Block) -> list[list[Any]]:
+    """What instances of a block take where they say nothing else."""
+    return [[param["name"], param["kind"], param["default"]] for param in block_record(block).get("params", [])]
 
 
 def _computes(sheet: Sheet) -> dict[str, Any]:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from app import drawing_digest, model_import, own_layers, project_file, start_weights, state_dicts, weights_files
 from app.builder.analysis import analyse
+from app.export import against_source
+from app.export.against_source import Probe
 from app.export.weights import save_safetensors
-from app.model_import import ModelInput
+from app.model_import import ImportFailed, ModelInput
 from app.origin import KeptFile, Origin
 from app.project import Project
 from app.rng import borrowed
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from app.builder.importer.opaque import OwnClasses
+    from app.parity.check import Found
     from app.training.config import StartWeights
 
 Tell = Callable[[str], None]
@@ -40,11 +43,67 @@ class Wish:
 def imported(
     model: nn.Module, wish: Wish, folder: Path, own: OwnClasses | None = None, tell: Tell = lambda _words: None
 ) -> Project:
-    """Draw a model; its values lie in `folder`. Raises ImportFailed, OSError, WeightsError."""
-    tell(f"Following {wish.name} from its input to its output")
-    project = model_import.project_of(model, wish.inputs, wish.name, own=own)
-    analysis = analyse(project.graph, own_layers.ops_of(project))
-    return _with_values(project, analysis.source if analysis.runnable else None, model, wish, folder, tell)
+    """Draw a model and hold the drawing against it; its values lie in `folder`. Raises ImportFailed, OSError,
+    WeightsError.
+
+    A part that is drawn as something else is kept as one node of its own code, where its class allows that; else
+    nothing is imported.
+    """
+    from app.parity import held
+
+    apart: dict[str, str] = {}
+    found, path = held.Found(), ""
+    probe = held.probe_of(model, wish.keep_weights)
+    while True:
+        tell(f"Following {wish.name} from its input to its output")
+        try:
+            project = model_import.project_of(model, wish.inputs, wish.name, own=own, apart=apart)
+        except ImportFailed as error:
+            if not apart:
+                raise
+            raise held.refusal(model, path, found, str(error)) from error
+        analysis = analyse(project.graph, own_layers.ops_of(project))
+        found = held.against(model, analysis, wish.inputs, probe, tell)
+        if not found.differences:
+            project = _with_values(_told(project, found), analysis.source, model, wish, folder, tell)
+            return _with_reference(project, found, probe, model, wish, folder)
+        try:
+            path, why = held.part_to_keep(model, found, apart, own, tell)
+        except ImportFailed:
+            if analysis.runnable:
+                raise
+            return _with_values(_told(project, found), None, model, wish, folder, tell)  # what is wrong is shown
+        apart[path] = why
+
+
+def _with_reference(
+    project: Project, found: Found, probe: Probe, model: nn.Module, wish: Wish, folder: Path
+) -> Project:
+    """The project with what its model gave, in a file that a certificate compares with."""
+    origin = project.origin
+    if origin is None:
+        return project
+    origin = replace(origin, checked=found.said)
+    if found.cases:
+        state, parameters = model.state_dict(), {name for name, _ in model.named_parameters(remove_duplicate=False)}
+        tensors, cases = against_source.packed([case.record(state.keys()) for case in found.cases])
+        kept_values = {key: value for key, value in state.items() if wish.keep_weights or key not in parameters}
+        facts = {"model": origin.model, "dtype": found.dtype, "probe": probe, "cases": cases,
+                 "values": against_source.hashes(kept_values)}  # fmt: skip
+        if sum(tensor.nbytes for tensor in tensors.values()) <= against_source.LARGEST:
+            kept = weights_files.keep(lambda path: against_source.file_of(path, tensors, facts), origin.model, folder)
+            origin = replace(origin, reference=KeptFile(kept.path, kept.sha256))
+        else:
+            most = against_source.LARGEST >> 20
+            words = f"No reference was kept for certificates: its inputs and outputs take more than {most} MiB."
+            project = replace(project, notes=f"{project.notes}\n{words}")
+    return replace(project, origin=origin)
+
+
+def _told(project: Project, found: Found) -> Project:
+    """The project whose notes say how it was compared."""
+    first, *rest = project.notes.splitlines()
+    return replace(project, notes="\n".join((f"{first} {found.said}".rstrip(), *rest, *found.notes)))
 
 
 def _with_values(

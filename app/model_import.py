@@ -324,10 +324,10 @@ def _complete(model: nn.Module, inputs: tuple[ModelInput, ...]) -> None:
 
 def project_of(
     model: nn.Module, inputs: tuple[ModelInput, ...], name: str, cancelled: Callable[[], bool] = lambda: False,
-    own: OwnClasses | None = None,
+    own: OwnClasses | None = None, apart: Mapping[str, str] | None = None,
 ) -> Project:  # fmt: skip
     """The project that a live model becomes. `own` are the classes of the file that it is made in, and say that its
-    batch may be anywhere. Raises ImportFailed.
+    batch may be anywhere; the submodules in `apart` are one node each. Raises ImportFailed.
 
     The first line of its notes says where it comes from, and each further one what became of a part that was not
     followed call by call.
@@ -342,7 +342,7 @@ def project_of(
     _complete(model, inputs)
     examples = tuple(torch.zeros(one.shape, dtype=getattr(torch, one.dtype), device="meta") for one in inputs)
     try:
-        drawn = import_module(model, examples, catalog(), cancelled=cancelled, own=own)
+        drawn = import_module(model, examples, catalog(), cancelled=cancelled, own=own, apart=apart)
     except (TraceError, DraftError) as error:
         where = line_in(error, own.file.path) if own is not None else ""
         raise ImportFailed(f"{error} ({own.file.path.name}{where})" if own and where else str(error)) from error

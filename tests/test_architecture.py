@@ -45,7 +45,7 @@ ARROWS = {
     "main": f"cli views {GLUE} {PURE} doctor",
     "cli_import": "cli cli_weights import_child import_words model_import own_layers project_file builder export",
     "cli_weights": "cli state_dicts start_weights project_file export",
-    "cli_export": "cli project builder preflight export",
+    "cli_export": "cli project builder preflight export drawing_digest",
     "cli_train": "cli project preflight start_weights runs remote training run_output export views",
     "cli_runs": "cli project preflight own_layers builder data runs training.lost",
     "cli_try": "cli preflight training data.sources drawing",
@@ -61,9 +61,10 @@ ARROWS = {
     # The process in which a model is read, and what becomes of the model there.
     "import_child": "import_pipeline model_import project project_file weights_files builder remote.process",
     "import_pipeline": "model_import project project_file origin drawing_digest own_layers start_weights state_dicts"
-    " weights_files builder export training",
+    " weights_files builder export training parity",
+    "parity": "builder export.measure export.against_source model_import",  # an imported net against its live model
     "origin": "",  # where an imported net comes from
-    "drawing_digest": "project sheet_file builder.sheet",
+    "drawing_digest": "project sheet_file builder.blocks builder.sheet export.imported",
     "snippet_child": "autograd drawing remote.process",  # the process in which a person's own lines run
     "run_output": "training",
     "document": PURE,
@@ -110,7 +111,7 @@ ARROWS = {
     "runs": "project project_file run_file data training telemetry weights_files export.weights",  # what is kept of one
     "remote": "training data telemetry export builder.literals",  # a run in other processes: its job and events as data
     "data": "",
-    "export": "data training",
+    "export": "data training origin",
     "layout": "drawing",
     "graphviz_export": "drawing",
     "drawing": "",
@@ -132,7 +133,7 @@ TORCH_MODULES = """
     builder.explain_told builder.findings builder.importer builder.introspect builder.shapes builder.step_problems
     builder.variables data.file_readers data.loaders data.preview data.readers data.splits data.streams data.targets
     data.transforms export telemetry training.checkpoint training.recipes training.several training.choices
-    training.devices training.loop training.metrics import_pipeline random_batch
+    training.devices training.loop training.metrics import_pipeline parity random_batch
 """
 HEAVY = {"torch", "torchvision", "sklearn", "scipy", "safetensors"}
 

@@ -140,17 +140,31 @@ def test_it_stops_when_nobody_waits_any_more(tmp_path: Path) -> None:
 
 
 def test_a_net_that_draws_in_eval_mode_and_gives_several_things(here: None, tmp_path: Path) -> None:
-    """In a dict; a NaN, a list and a word among them, and a complex one."""
+    """In a dict; a list and a word among them, and a complex one."""
     source = net(
         ["self.linear1 = nn.Linear(64, 3)", "self.register_buffer('noise', torch.randn(3), persistent=False)"],
         ["y = F.dropout(self.linear1(x.flatten(1)), 0.5, True) + torch.rand(3, dtype=x.dtype) + self.noise",
-         "return {'out': y, 'more': [x.new_full((), float('nan')), 'word'], 'f': torch.fft.fft(y)}"],
+         "return {'out': y, 'more': [x.new_full((), 2.5), 'word'], 'f': torch.fft.fft(y)}"],
     )  # fmt: skip
     certificate = certified(source, tmp_path)
     assert certificate.passed, certificate.lines
     assert certificate.checks[0].count == 3
     other = certified(source, tmp_path, source.text.replace("'word'", "'another'"))
     assert not other.passed and "other things" in other.message
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("return self.linear1(x.flatten(1)).log()", "numbers of output are NaN"),
+        ("return self.linear1(x.flatten(1)) / 0", "numbers of output are infinite"),
+        ("return (self.linear1(x.flatten(1)) * 0).abs().sqrt() * 0", "numbers of"),  # the gradient alone
+    ],
+)
+def test_numbers_that_are_not_finite_prove_nothing(here: None, tmp_path: Path, line: str, words: str) -> None:
+    certificate = certified(net(["self.linear1 = nn.Linear(64, 3)"], [line]), tmp_path)
+    assert not certificate.passed and words in certificate.message and "proves nothing" in certificate.message
+    assert all(one.passed or one.odd for one in certificate.checks) and certificate.checks[0].equal
 
 
 def test_whole_numbers_sparse_gradients_and_a_layer_apart(here: None, tmp_path: Path) -> None:

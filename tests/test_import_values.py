@@ -16,6 +16,7 @@ from torch import nn
 from app import own_layers, preflight, project_file, start_weights
 from app.builder.analysis import analyse
 from app.cli import run
+from app.drawing_digest import imported as imported_net
 from app.training.start import initial_weights
 
 # A causal mask, a bias by relative places, places of tokens, statistics, and values that are in no state_dict.
@@ -160,5 +161,8 @@ def test_the_files_of_the_source_are_copied_with_the_project(imported, tmp_path)
     other.mkdir()
     project_file.write(project_file.with_start(project, start), other / "copy.tape")
     again = project_file.read(other / "copy.tape")
-    assert again.origin.weights.path == str(other / "copy.safetensors") and Path(again.origin.weights.path).is_file()
-    assert again.origin == replace(project.origin, weights=again.origin.weights)
+    files = (again.origin.weights, again.origin.reference)
+    assert [Path(file.path).name for file in files] == ["copy.safetensors", "copy.reference.safetensors"]
+    assert all(Path(file.path).parent == other and Path(file.path).is_file() for file in files)
+    assert again.origin == replace(project.origin, weights=files[0], reference=files[1])
+    assert not imported_net(again, source_of(again)).edited

@@ -245,7 +245,7 @@ def test_a_net_of_blocks_trains_and_is_taken_away(hand: Hand, tmp_path: Path) ->
 
     job = preflight.job(hand.project, window.live.analysis)
     choice = ExportChoice(tmp_path, code=True, script=False, safetensors=False, pt=False)
-    write_export(choice, job, None)
+    write_export(choice, job, None, hand.project)
     text = (tmp_path / "model.py").read_text("utf-8")
     assert "class Residual(nn.Module):" in text
     assert load_class(Source(text))().state_dict().keys()

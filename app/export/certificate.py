@@ -11,15 +11,20 @@ from app.export.weights import write_text
 from app.frozen import FrozenMap
 
 FORMAT = 1
+# What may be lost between two runs of the same text: rounding, where threads add in another order.
+ALLOWED = {"float64": 1e-10, "float32": 1e-5}
+ALLOWED_ELSE = 1e-2  # half and bfloat16
 
 
 @dataclass(frozen=True)
 class Check:
-    """One kind of thing that was compared: `what` is outputs, gradients or buffers, `mode` eval or train.
+    """One kind of thing that was compared: `what` is outputs, gradients, buffers or values (of a state_dict), `mode` is
+    eval or train.
 
     `largest` is the largest difference, relative to the largest number of the same tensor, at `worst`; None where no
     number says it, and `words` then do. `skipped` says why the net itself has nothing to compare here, "" if it has.
-    `count` tensors were compared, of which `empty` have no gradient in either.
+    `count` tensors were compared, of which `empty` have no gradient in either. `odd` says which numbers are not finite,
+    "" if all are. With `source` the exported class was compared with the source model of an import.
     """
 
     what: str
@@ -34,10 +39,14 @@ class Check:
     skipped: str = ""
     count: int = 0
     empty: int = 0
+    odd: str = ""
+    source: bool = False
 
     @property
     def title(self) -> str:
         """`gradients in train mode, float64`."""
+        if self.what == "values":
+            return "weights and buffers"
         return f"{self.what} in {self.mode} mode, {self.dtype}"
 
     @property
@@ -49,6 +58,8 @@ class Check:
             return "none: no output depends on what can learn" if self.count else "the net has none"
         if self.words:
             return f"{self.worst} {self.words}"
+        if self.odd:
+            return self.odd
         if self.equal:
             return "the same, bit for bit"
         at = f" at {self.worst}" if self.worst else ""
@@ -58,7 +69,7 @@ class Check:
     @property
     def figure(self) -> str:
         """The largest difference, or why there is none, in few words."""
-        if self.skipped or self.words or (self.what != "outputs" and self.count == self.empty):
+        if self.skipped or self.words or self.odd or (self.what != "outputs" and self.count == self.empty):
             return self.finding
         if self.equal:
             return "0, bit for bit"
@@ -81,9 +92,9 @@ class Certificate:
     seconds: float = 0.0
 
     def check(self, what: str, mode: str) -> Check:
-        """The last check of a kind. Raises KeyError if it was not made."""
+        """The last check of a kind against the net of the project. Raises KeyError if it was not made."""
         for one in reversed(self.checks):
-            if (one.what, one.mode) == (what, mode):
+            if (one.what, one.mode, one.source) == (what, mode, False):
                 return one
         raise KeyError(f"{what} in {mode} mode")
 
@@ -94,7 +105,8 @@ class Certificate:
         for one in self.checks:
             mark = "-" if one.skipped else "ok" if one.passed else "!!"
             among = f" ({one.count} tensor{'s' * (one.count > 1)})" if one.count else ""
-            found.append(f"  {mark:<2}  {one.title}{among}: {one.finding}")
+            place = "source model: " if one.source else ""
+            found.append(f"  {mark:<2}  {place}{one.title}{among}: {one.finding}")
         return tuple(found)
 
     def to_json(self) -> dict[str, Any]:
@@ -113,6 +125,7 @@ class Certificate:
 def _plain(check: Check) -> dict[str, Any]:
     return {
         "what": check.what, "mode": check.mode, "dtype": check.dtype, "passed": check.passed,
+        "with": "the source model" if check.source else "the net of the project", "not finite": check.odd,
         "compared": check.count - check.empty, "without gradient": check.empty, "bit for bit": check.equal,
         "largest relative difference": check.largest, "allowed": check.allowed, "worst": check.worst,
         "finding": check.finding,

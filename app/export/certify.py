@@ -1,7 +1,8 @@
 """Proof that what was exported is the net of the program: a clean process runs it, and both are compared.
 
 Outputs in eval mode have to be the same bit for bit. Then both nets are made double, and the outputs, the gradients of
-a loss and the buffers after the step are compared in eval and in train mode, with the same seed.
+a loss and the buffers after the step are compared in eval and in train mode, with the same seed. The class of an
+imported net is compared with its source model too. Numbers that are not finite prove nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from app.export import clean_process, measure
-from app.export.certificate import Certificate, Check, write_certificate
+from app.export.certificate import ALLOWED, ALLOWED_ELSE, Certificate, Check, write_certificate
 from app.export.clean_process import PATIENCE, Cancelled, Tell, never, silent
+from app.export.imported import Imported, source_checks
 from app.export.layers import write_model
 from app.export.live import Live, Measurement, NotRunning, Stage
 from app.export.weights import save_safetensors
@@ -32,9 +34,6 @@ if TYPE_CHECKING:
 
     from app.export.weights import StateDict
 
-# What may be lost between two runs of the same text: rounding, where threads add in another order.
-ALLOWED = {"float64": 1e-10, "float32": 1e-5}
-ALLOWED_ELSE = 1e-2  # half and bfloat16
 SLOWER = 10  # how many times the seconds of the net here the clean process may take
 
 
@@ -54,17 +53,23 @@ def certify(
     *,
     seed: int = 0,
     inputs: Sequence[Tensor] | None = None,
+    imported: Imported | None = None,
     tell: Tell = silent,
     cancelled: Cancelled = never,
     patience: float = PATIENCE,
 ) -> Certificate:
     """Hold the exported `files` against the net that the program makes of `source` and `state_dict`, on the CPU.
 
-    `inputs` are drawn with `seed` if they are not given, in the range that each states. `tell` hears what is going on.
-    Raises Stopped once `cancelled`; whatever else goes wrong is in the certificate.
+    `inputs` are drawn with `seed` if they are not given, in the range that each states. The class of an `imported` net
+    is held against its source model. `tell` hears what is going on. Raises Stopped once `cancelled`; whatever else goes
+    wrong is in the certificate.
     """
     begun = perf_counter()
     facts = _facts(source, state_dict, seed)
+    if imported is not None:
+        facts["source model"] = imported.origin.model
+        if changed := imported.changed():
+            return Certificate(False, f"The source model cannot be compared with: {changed}.", facts=FrozenMap(facts))
     with TemporaryFolder() as name:
         folder = Path(name)
         try:
@@ -75,6 +80,8 @@ def certify(
             limit = max(patience, SLOWER * (perf_counter() - begun))
             torch.save(dict(live.inputs), folder / "inputs.pt")
             question = _question(source, files, live, seed, folder, texts)
+            if imported is not None and imported.comparable:
+                question["source"] = imported.question()
             answer = clean_process.ask(Path(measure.__file__), question, folder, tell, cancelled, limit)
         except NotRunning as error:
             found = Certificate(False, f"The net itself gives no outputs: {error}")
@@ -85,7 +92,7 @@ def certify(
             found = Certificate(False, words, details=error.details)
         else:
             facts["files"] = {Path(path).name: digest for path, digest in answer["files"].items()}
-            found = _verdict(live, answer)
+            found = _verdict(live, answer, imported)
     return replace(found, facts=FrozenMap(facts), seconds=perf_counter() - begun)
 
 
@@ -97,6 +104,7 @@ def certify_export(
     *,
     about: str = "",
     seed: int = 0,
+    imported: Imported | None = None,
     tell: Tell = silent,
     cancelled: Cancelled = never,
 ) -> tuple[Certificate, Path | None]:
@@ -115,7 +123,9 @@ def certify_export(
         if weights is None:
             save_safetensors(state_dict, folder / "weights.safetensors")
         files = Files(code or model, weights or folder / "weights.safetensors", layers)
-        found = certify(source, state_dict, files, seed=seed, tell=tell, cancelled=cancelled)
+        found = certify(
+            source, state_dict, files, seed=seed, imported=imported, tell=tell, cancelled=cancelled
+        )
     if about:
         found = replace(found, facts=FrozenMap({**found.facts, "weights": about}))
     return found, write_certificate(found, code) if code is not None else None
@@ -134,15 +144,24 @@ def _question(source: Source, files: Files, live: Live, seed: int, folder: Path,
     }
 
 
-def _verdict(live: Live, answer: dict[str, Any]) -> Certificate:
+def _verdict(live: Live, answer: dict[str, Any], imported: Imported | None) -> Certificate:
     answers = iter(answer["stages"])
+    given = answer.get("source", {"cases": []})
+    known = {"train" if case["train"] else "eval" for case in given["cases"] if case["odd"]}
     checks: list[Check] = []
     for stage in live.stages:
-        checks += _checks(stage, live.dtype, next(answers) if stage.recorded else {})
-    wrong = next((one for one in checks if not one.passed), None)
+        checks += [_judged(one, known) for one in _checks(stage, live.dtype, next(answers) if stage.recorded else {})]
+    of_source = source_checks(given)
+    wrong = next((one for one in (*of_source, *checks) if not one.passed), None)
     if wrong is not None:
         message = f"The exported files give other {wrong.title}: {wrong.finding}."
-        return Certificate(False, message, tuple(checks))
+        if wrong.source:
+            model = imported.origin.model if imported else ""
+            message = f"The exported class is not the source model {model}: {wrong.title}: {wrong.finding}."
+        elif wrong.odd and not wrong.words:
+            message = (f"The net does not give finite {wrong.title}: {wrong.odd}, which proves nothing. State the "
+                       "range of its inputs, or mend the net.")  # fmt: skip
+        return Certificate(False, message, (*checks, *of_source))
     message = f"A clean Python process with torch {answer['torch']} gives the same outputs, bit for bit"
     learnt = [one.mode for one in checks if one.what == "gradients" and not one.skipped and one.count > one.empty]
     if learnt:
@@ -152,7 +171,15 @@ def _verdict(live: Live, answer: dict[str, Any]) -> Certificate:
     if skipped := [one for one in checks if one.skipped]:
         named = " and ".join(dict.fromkeys(f"{one.what} in {one.mode} mode" for one in skipped))
         message += f"; {named} could not be compared: {skipped[0].skipped}"
-    return Certificate(True, message + ".", tuple(checks))
+    if imported is not None:
+        message += f"; {imported.said(of_source)}"
+    return Certificate(True, message + ".", (*checks, *of_source))
+
+
+def _judged(check: Check, known: set[str]) -> Check:
+    """Numbers that are not finite prove nothing, unless the source model has them in that mode."""
+    fails = check.odd and check.what != "buffers" and check.mode not in known
+    return replace(check, passed=False) if fails else check
 
 
 def _checks(stage: Stage, own: str, found: dict[str, Any]) -> list[Check]:
@@ -179,7 +206,7 @@ def _check(what: str, mode: str, dtype: str, allowed: float, found: dict[str, An
     largest = found["largest"]
     passed = found["equal"] or (largest is not None and largest <= allowed and allowed > 0)
     return Check(what, mode, dtype, passed, found["equal"], largest, allowed, found["worst"], found["words"],
-                 count=found["count"], empty=found["empty"])  # fmt: skip
+                 count=found["count"], empty=found["empty"], odd=found["odd"])  # fmt: skip
 
 
 # --- Facts

@@ -6,6 +6,7 @@ to measure the exported one. So it imports nothing but Python's library and torc
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import importlib.util
 import json
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 # Of the largest gradient of the net, this part is what the differences of very small ones are measured by: gradients
 # that are 0 but for rounding, as those of a bias before a BatchNorm, are nothing but noise.
 FLOOR = 1e-3
+# A tensor of more numbers than WHOLE is told by SAMPLES of them and by one sum of all, in rows of FOLD.
+WHOLE, SAMPLES, FOLD = 1024, 128, 65_537
+CHUNK = 2**22
 
 Tensors = Mapping[str, "torch.Tensor | None"]
 Record = dict[str, Any]
@@ -45,6 +49,8 @@ def seed_everything(seed: int) -> None:
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """What an output holds, with the way to it: `out`, `[0]`, `aux[1]`."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, dict | type):
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from leaves(inner, f"{path}.{key}" if path else str(key))
@@ -71,12 +77,14 @@ def outputs_of(net: torch.nn.Module, inputs: Mapping[str, torch.Tensor], seed: i
 
 
 def step_of(
-    net: torch.nn.Module, inputs: Mapping[str, torch.Tensor], seed: int, *, train: bool, double: bool, backward: bool
-) -> Record:
+    net: torch.nn.Module, inputs: Mapping[str, torch.Tensor], seed: int, *, train: bool, double: bool, backward: bool,
+    call: Callable[..., Any] | None = None,
+) -> Record:  # fmt: skip
     """One step without an optimizer: outputs, gradients of parameters and inputs, and the buffers after it.
 
-    The loss is the sum of all floating outputs, each weighed with numbers drawn by `seed`. A net that does not go
-    backward leaves `refused`, in torch's words. Raises whatever its forward raises.
+    The loss is the sum of all floating outputs, each weighed with numbers made from `seed`. A net that does not go
+    backward leaves `refused`, in torch's words. `call` is what is called in place of the net. Raises whatever its
+    forward raises.
     """
     net.train(train)
     net.zero_grad(set_to_none=True)
@@ -85,7 +93,7 @@ def step_of(
     seed_everything(seed)
     with torch.enable_grad():
         # A net may write into what it is given, which torch forbids for a leaf; its copy is none.
-        value = net(*((able[name] if name in able else value).clone() for name, value in given.items()))
+        value = (call or net)(*((able[name] if name in able else value).clone() for name, value in given.items()))
         record = _split(value)
         if backward:
             try:
@@ -124,8 +132,7 @@ def _loss(value: Any, seed: int) -> torch.Tensor:
     for number, (_, leaf) in enumerate(leaves(value)):
         if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
             plain = torch.view_as_real(leaf) if leaf.is_complex() else leaf
-            generator = torch.Generator().manual_seed((seed + number) % 2**63)
-            weights = torch.randn(plain.shape, generator=generator, dtype=torch.float64)
+            weights = noise(f"loss {seed} {number}", plain.numel()).reshape(plain.shape)
             total = total + (plain * weights.to(plain.dtype)).sum().double()
     return total
 
@@ -136,14 +143,65 @@ def _dense(gradient: torch.Tensor | None) -> torch.Tensor | None:
     return gradient if gradient.layout == torch.strided else gradient.to_dense()
 
 
+# --- Numbers that are the same on every machine
+
+
+def noise(key: str, count: int) -> torch.Tensor:
+    """Make `count` numbers (float64) of magnitudes from 1/4 to 1 and both signs from the hash of a key.
+
+    They are computed with whole numbers, so no version of torch and no processor gives others.
+    """
+    start = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "little", signed=True)
+    made = torch.empty(count, dtype=torch.float64)
+    for at in range(0, count, CHUNK):
+        x = torch.arange(at, min(at + CHUNK, count)) * -7046029254386353131 + start
+        for shift, factor in ((30, -4658895280553007687), (27, -7723592293110705685), (31, 1)):  # splitmix64
+            x = (x ^ ((x >> shift) & (2 ** (64 - shift) - 1))) * factor
+        made[at : at + CHUNK] = ((x >> 11) & (2**53 - 1)) * (0.75 * 2.0**-53) + 0.25
+        made[at : at + CHUNK] *= (x & 1) * 2 - 1
+    return made
+
+
+def sketch(tensor: torch.Tensor | None) -> torch.Tensor | None:
+    """A tensor by a few numbers (float64) of its own size: any that differs in one place has another sketch.
+
+    Small ones are kept as they are. What is not finite is told by its places.
+    """
+    if tensor is not None and tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    if tensor is None or tensor.numel() <= WHOLE:
+        return tensor
+    flat = _real(tensor.detach()).reshape(-1)
+    places, folded = torch.arange(SAMPLES) * (flat.numel() // SAMPLES), _folded(flat)
+    if folded.isfinite():
+        return torch.cat([flat[places], folded])
+    odd = (flat.isnan().double(), flat.isposinf().double(), flat.isneginf().double())
+    flat = flat.nan_to_num(0.0, 0.0, 0.0)
+    return torch.cat([flat[places], *map(_folded, (flat, *odd))])
+
+
+def _folded(flat: torch.Tensor) -> torch.Tensor:
+    """One number of the size of the others in which every one counts, with a weight of its own."""
+    rows = flat.numel() // FOLD
+    weights, rest = noise("fold", FOLD), flat[rows * FOLD :]
+    total = rest @ weights[: rest.numel()]
+    if rows:
+        total = total + (flat[: rows * FOLD].reshape(rows, FOLD) @ weights) @ noise("rows", rows)
+    return (total / flat.numel() ** 0.5).reshape(1)
+
+
 # --- Comparing
 
 
 def compare(mine: Tensors, expected: Tensors) -> Record:
-    """How far `mine` lie from `expected`: `largest` is relative, None where no number can say it, and at `worst`."""
+    """How far `mine` lie from `expected`: `largest` is relative, None where no number can say it, and at `worst`.
+
+    `odd` says how many numbers of one of them are not finite, "" if all are.
+    """
     names = {*mine, *expected}
     found: Record = {"count": len(expected), "equal": True, "largest": 0.0, "worst": "", "words": "",
-                     "empty": sum(value is None for value in expected.values())}  # fmt: skip
+                     "empty": sum(value is None for value in expected.values()),
+                     "odd": next((words for one in (expected, mine) if (words := odd_numbers(one))), "")}  # fmt: skip
     floor = FLOOR * max((_size(value) for value in expected.values() if value is not None), default=0.0)
     for name in sorted(names):
         if (name in mine) != (name in expected):
@@ -156,6 +214,17 @@ def compare(mine: Tensors, expected: Tensors) -> Record:
         elif found["largest"] is not None and apart > found["largest"]:
             found.update(largest=apart, worst=name)
     return found
+
+
+def odd_numbers(tensors: Tensors) -> str:
+    """`3 of 8 numbers of output are not finite`, "" where all of all tensors are."""
+    for name, value in tensors.items():
+        if value is not None and (value.is_floating_point() or value.is_complex()):
+            wrong = value.numel() - int(value.isfinite().sum())
+            if wrong:
+                what = "NaN" if bool(value.isnan().any()) else "infinite"
+                return f"{wrong:,} of {value.numel():,} numbers of {name} {'is' if wrong == 1 else 'are'} {what}"
+    return ""
 
 
 def _apart(a: torch.Tensor | None, b: torch.Tensor | None, floor: float) -> tuple[str, float, bool]:
@@ -218,13 +287,19 @@ def imported(name: str, path: str) -> ModuleType:
     return module
 
 
-def make_net(ask: Record) -> torch.nn.Module:
-    """The exported net with its exported weights."""
+def make_class(ask: Record) -> type[torch.nn.Module]:
+    """The exported class, its file run anew; the generators are seeded."""
     seed_everything(ask["seed"])
     for path in ask["layers"]:
         imported(os.path.splitext(os.path.basename(path))[0], path)
     seed_everything(ask["seed"])
-    net: torch.nn.Module = getattr(imported("model", ask["model"]), ask["class"])()
+    found: type[torch.nn.Module] = getattr(imported("model", ask["model"]), ask["class"])
+    return found
+
+
+def make_net(ask: Record) -> torch.nn.Module:
+    """The exported net with its exported weights."""
+    net = make_class(ask)()
     if ask["weights"].endswith(".safetensors"):
         from safetensors.torch import load_file
 
@@ -269,6 +344,11 @@ def main(path: str) -> None:
         if stage["fresh"]:
             net = make_net(ask)
         answer["stages"].append(_stage(ask, stage, net, inputs))
+    if ask.get("source"):
+        tell(ask, "Clean process: the source model's outputs and gradients")
+        del net
+        beside = imported("against_source", str(Path(__file__).with_name("against_source.py")))
+        answer["source"] = beside.compared(ask, lambda: make_class(ask)())
     Path(ask["answer"]).write_text(json.dumps(answer), encoding="utf-8")
 
 

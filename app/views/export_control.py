@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QWidget
 
-from app import preflight
+from app import drawing_digest, preflight
 from app.background import Background, Failure
 from app.document import Document
+from app.project import Project
 from app.settings import Settings
 from app.views.dialogs.export import ExportChoice, ExportDialog
 from app.views.dialogs.proofs import ProofsDialog
@@ -36,8 +37,10 @@ class Exported:
     to_prove: ToProve | None = field(default=None, compare=False, repr=False)
 
 
-def write_export(choice: ExportChoice, job: Job, weights: Callable[[], Mapping[str, Any]] | None) -> Exported:
-    """Write what was chosen. `weights` gives those of a run, if there is one.
+def write_export(
+    choice: ExportChoice, job: Job, weights: Callable[[], Mapping[str, Any]] | None, project: Project
+) -> Exported:
+    """Write what was chosen of the net of a project. `weights` gives those of a run, if there is one.
 
     Raises OSError or WeightsError; files that were written before stay.
     """
@@ -66,7 +69,7 @@ def write_export(choice: ExportChoice, job: Job, weights: Callable[[], Mapping[s
                 save(chosen.state_dict, choice.folder / name)
                 names.append(name)
         if choice.proves:
-            to_prove = _to_prove(choice, job, chosen)
+            to_prove = replace(_to_prove(choice, job, chosen), imported=drawing_digest.imported(project, job.source))
     return Exported(choice.folder, tuple(names), words, to_prove)
 
 
@@ -156,10 +159,12 @@ class ExportControl(QObject):
         if analysis is None:
             return
         self._settings.export_folder = choice.folder.parent
-        job = preflight.job(self._document.project, analysis, str(self._settings.data_folder))
+        project = self._document.project
+        job = preflight.job(project, analysis, str(self._settings.data_folder))
         self._background.ask(
-            "export", write_export, choice, job, self.trained_weights(), on_answer=self._done, on_error=self._failed
-        )
+            "export", write_export, choice, job, self.trained_weights(), project,
+            on_answer=self._done, on_error=self._failed,
+        )  # fmt: skip
 
     def _done(self, exported: Exported) -> None:
         self.exported.emit(exported)

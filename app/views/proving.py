@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from app.export.certificate import Certificate
     from app.export.formats import Written
+    from app.export.imported import Imported
     from app.views.work import Cancelled, Tell
 
 
@@ -31,6 +32,7 @@ class ToProve:
     onnx: Path | None = None
     model: Path | None = None
     weights: Path | None = None
+    imported: Imported | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -75,6 +77,6 @@ def prove(wanted: ToProve, tell: Tell, cancelled: Cancelled) -> Proofs:
     if wanted.model is not None:
         certificate, where = certify_export(
             wanted.source, wanted.state, wanted.model, wanted.weights, about=wanted.words, seed=wanted.seed,
-            tell=tell, cancelled=cancelled,
+            imported=wanted.imported, tell=tell, cancelled=cancelled,
         )  # fmt: skip
     return Proofs(certificate, where, tuple(written), tuple(refused))

@@ -62,15 +62,18 @@ def import_module(
     kwargs: Mapping[str, Any] | None = None,
     cancelled: Callable[[], bool] = lambda: False,
     own: OwnClasses | None = None,
+    apart: Mapping[str, str] | None = None,
 ) -> Imported:
     """The drawing of a module called with `args`: tensors, of which shapes and dtypes are read, and plain values.
 
     Nothing of the model is changed, and no value is computed but where a submodule cannot be followed without. With
-    `own`, the classes of the file that the model is made in, such a submodule can be one node. Raises TraceError or
-    DraftError.
+    `own`, the classes of the file that the model is made in, such a submodule can be one node. Those in `apart`, by
+    path with the reason, are not followed at all. Raises TraceError or DraftError.
     """
     drawing = _Drawing(model, args, dict(kwargs or {}), own.with_these(catalog) if own else catalog, cancelled)
     ways = GivingWay(model, own, drawing.examples, drawing.whole, cancelled)
+    for path, why in (apart or {}).items():
+        ways.set_apart(path, why)
     while True:
         try:
             drawn = drawing.drawn(ways)

@@ -70,7 +70,20 @@ class GivingWay:
             return
         if getattr(error, "exportable", True) and self._exported(path, error, arrived.get(path)):
             return
-        why = first.reason if first is not None else error.why
+        words = self._node_around(path, first.reason if first is not None else error.why)
+        if words is not None:
+            words = f"; nor can it be one node: {words}" if words and self._own is not None else ""
+            raise type(error)(f"{error}{words}", path, error.why) from error
+
+    def set_apart(self, path: str, why: str) -> None:
+        """Make a submodule one node, or the next one around it that can be. Raises TraceError if none can."""
+        words = self._node_around(path, why)
+        if words is not None:
+            words = f"it cannot be one node: {words}" if words else "what is around it is one node already"
+            raise TraceError(words, path, why, False)
+
+    def _node_around(self, path: str, why: str) -> str | None:
+        """Make a submodule one node, else the next one around it; None if one could be, else why the first cannot."""
         words = ""
         for place in _upwards(path):
             module = self._model.get_submodule(place)
@@ -82,9 +95,8 @@ class GivingWay:
             except Unbound as reason:
                 words = words or str(reason)
             else:
-                return
-        words = f"; nor can it be one node: {words}" if words and self._own is not None else ""
-        raise type(error)(f"{error}{words}", path, error.why) from error
+                return None
+        return words
 
     def _check_it_runs(self, error: TraceError | DraftError) -> None:
         """A model that does not run with these inputs has an error of its own, which is what there is to say."""

@@ -111,7 +111,8 @@ class ProofsDialog(WorkingDialog):
         for row, check in enumerate(proofs.certificate.checks, 1):
             tone = "text2" if check.passed else "error"
             count = str(check.count) if check.count else ""
-            for column, words in enumerate((check.what, check.mode, check.dtype, count)):
+            what = f"{check.what}, source model" if check.source else check.what
+            for column, words in enumerate((what, check.mode, check.dtype, count)):
                 grid.addWidget(label(words, "label", tone), row, column, Qt.AlignmentFlag.AlignTop)
             grid.addWidget(label(check.figure, "label", tone, wrap=len(check.figure) > WIDE), row, len(COLUMNS) - 1)
         return grid

@@ -1,0 +1,92 @@
+"""What a certificate of an imported net compares with beside the net of the project: its source model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.export.certificate import ALLOWED, ALLOWED_ELSE, Check
+from app.origin import KeptFile, Origin
+from app.training.start import StartError, is_unchanged
+
+
+@dataclass(frozen=True)
+class Imported:
+    """Where a net comes from, and whether its drawing was `edited` since."""
+
+    origin: Origin
+    edited: bool = False
+
+    @property
+    def comparable(self) -> bool:
+        """Whether there is all that a comparison with the source model takes."""
+        return not self._missing()
+
+    @property
+    def _files(self) -> tuple[KeptFile, ...]:
+        return tuple(file for file in (self.origin.reference, self.origin.weights) if file is not None)
+
+    def _missing(self) -> str:
+        """Why it cannot be compared, "" if it can."""
+        if self.edited:
+            return "its drawing was edited since the import"
+        if self.origin.reference is None:
+            return "no reference was recorded at the import"
+        return next((f"{file.path} is not there" for file in self._files if not Path(file.path).is_file()), "")
+
+    def changed(self) -> str:
+        """Which of its files is no longer what was recorded, "" if none. A net that was edited needs none."""
+        for file in self._files:
+            try:
+                wrong = not self._missing() and not is_unchanged(file)
+            except StartError as error:
+                return str(error)
+            if wrong:
+                return f"{file.path} was changed since the import"
+        return ""
+
+    def question(self) -> dict[str, str]:
+        """As the clean process wants it."""
+        origin = self.origin
+        assert origin.reference is not None
+        weights = str(Path(origin.weights.path).resolve()) if origin.weights else ""
+        return {"reference": str(Path(origin.reference.path).resolve()), "weights": weights}
+
+    def said(self, checks: Sequence[Check]) -> str:
+        """How it compares with the source model, as the end of a sentence; all checks have passed."""
+        if missing := self._missing():
+            return f"it was not compared with {self.origin.model}, since {missing}"
+        kinds = " and ".join(dict.fromkeys(one.what for one in checks if one.mode and one.count > one.empty))
+        modes = " and ".join(dict.fromkeys(check.mode for check in checks if check.mode))
+        odd = next((check.odd for check in checks if check.odd and check.what != "buffers"), "")
+        words = f", of which {odd}, as in the model itself at the import: those prove nothing" if odd else ""
+        return f"its {kinds or 'outputs'} in {modes} mode are those of the source model {self.origin.model}{words}"
+
+
+def source_checks(answer: Mapping[str, Any]) -> tuple[Check, ...]:
+    """The checks in what the clean process says of the source model."""
+    checks: list[Check] = []
+    if "values" in answer:
+        other = answer["other"]
+        words = f"{'is' if len(other) == 1 else f'and {len(other) - 1} more are'} not as in the model" if other else ""
+        checks.append(Check("values", "", "", not other, not other, worst=other[0] if other else "", words=words,
+                            count=answer["values"], source=True))  # fmt: skip
+    for case in answer["cases"]:
+        mode, dtype = "train" if case["train"] else "eval", answer["dtype"]
+        allowed = ALLOWED.get(dtype, ALLOWED_ELSE)
+        if "stops" in case:
+            words = f"cannot be had: {case['stops']}"
+            checks.append(Check("outputs", mode, dtype, False, False, None, allowed, "they", words, source=True))
+            continue
+        for what in ("outputs", "gradients", "buffers"):
+            found = case[what]
+            if found["count"]:
+                close = found["largest"] is not None and found["largest"] <= allowed
+                checks.append(Check(
+                    what, mode, dtype, found["equal"] or close, found["equal"], found["largest"], allowed,
+                    found["worst"], found["words"], count=found["count"], empty=found["empty"], odd=found["odd"],
+                    source=True,
+                ))  # fmt: skip
+    return tuple(checks)

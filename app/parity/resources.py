@@ -1,0 +1,51 @@
+"""How much time and memory a comparison may take, and takes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+SHARE = 0.6  # of the free memory
+UNKNOWN = 4 * 2**30  # bytes, where the system does not say what is free
+
+
+def free_bytes() -> int:
+    """The memory that may be used."""
+    with suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+        return int(SHARE * free)
+    with suppress(AttributeError, ValueError, OSError):
+        return int(SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2)
+    return UNKNOWN
+
+
+def parameter_count(model: nn.Module) -> int:
+    """Numbers in parameters and buffers."""
+    return sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
+
+
+class OutputBytes:
+    """Bytes of what the innermost modules of a net give in one call."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    @contextmanager
+    def watching(self, net: nn.Module) -> Iterator[None]:
+        hooks = [module.register_forward_hook(self._seen) for module in net.modules() if not any(module.children())]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _seen(self, _module: nn.Module, _args: Any, result: Any) -> None:
+        if isinstance(result, torch.Tensor):
+            self.total += result.numel() * result.element_size()
