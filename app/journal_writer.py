@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from app import garbage
 from app.journal import Entry, Found, Journal
 
 
@@ -86,7 +87,8 @@ class JournalWriter:
             if found is not None:
                 self.journal.adopt(found)
             if state is not None:
-                self.journal.write(state)
+                with garbage.put_off():  # else its many small parts have everything looked through: up to 250 ms
+                    self.journal.write(state)
                 return Written(state.saved)
             if waiting:
                 self.journal.clear()

@@ -25,7 +25,7 @@ APP = ROOT / "app"
 # Anybody may import these; they import one another at most.
 LEAVES = """
     atomic file_lock leftovers frozen source layer_files rng resources torchvision_import torch_loading openmp
-    regular_files tensor_files
+    regular_files tensor_files garbage
 """
 
 # Values and pure functions over them.

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace as with_values
 
-from app import rng
-from app.autograd import garbage
+from app import garbage, rng
 from app.autograd.layers import OriginRecorder
 from app.autograd.live import LiveGraph
 from app.autograd.memory import SavedReader, StorageTable, saved_values

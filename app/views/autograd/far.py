@@ -9,7 +9,7 @@ from PySide6.QtCore import QLineF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen
 from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 
-from app.autograd import garbage
+from app import garbage
 from app.drawing import Box, Drawing
 from app.layout import HEADER, Layout, Rect
 from app.views.autograd.faces import State, paint_rings

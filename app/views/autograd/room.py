@@ -6,7 +6,7 @@ from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QKeySequence, QPaintEvent, QShortcut
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
-from app.autograd import garbage
+from app import garbage
 from app.autograd.blocks import group_by_block
 from app.autograd.drawing import draw, summary
 from app.autograd.grouping import Folded, LayerGroup, deeper, fold, group_by_layer, opened, shallower
