@@ -78,7 +78,8 @@ def _reason(error: Exception, temporary: Path | None) -> OSError | None:
     """The error of the system behind what a writer said; None if it is no error of writing `temporary`."""
     text = str(error)
     if isinstance(error, OSError):
-        return error if error.filename in (None, str(temporary)) or temporary is None else None
+        ours = temporary is None or error.filename is None or str(temporary) in (error.filename, error.filename2)
+        return error if ours else None
     if type(error).__name__ == "SafetensorError":
         code = _CODE.search(text)
         return OSError(int(code[1]), os.strerror(int(code[1]))) if code else OSError(text)

@@ -222,11 +222,14 @@ def can_be_written(path: Path, endings: tuple[str, ...], what: str) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
+    from app.data.spec import DataError
     from app.export.weights import WeightsError
+    from app.graphviz_export import ExportError
+    from app.training.job import JobError
 
     try:
         yield
-    except WeightsError as error:
+    except (WeightsError, ExportError, DataError, JobError) as error:
         raise Refused(str(error)) from error
     except OSError as error:
         raise Refused(f"{error.filename or path} cannot be written: {error.strerror or error}") from error

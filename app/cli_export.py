@@ -65,9 +65,10 @@ def run(options: argparse.Namespace) -> int:
 
         module = options.code.stem if options.code else "model"
         job = preflight.job(project, analysis)
-        cli.write_text(options.script, training_script(job, module, options.script.name))
-        for path in write_start(job, options.script):
-            print(path)
+        with cli.writing(options.script):
+            cli.write_text(options.script, training_script(job, module, options.script.name))
+            for path in write_start(job, options.script):
+                print(path)
     if not (options.weights or options.certify or options.pt2 or options.onnx):
         return 0
     from app.export.weights_choice import weights_to_export

@@ -50,7 +50,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Train to the end, and write what the run leaves."""
-    from app import cli, preflight
+    from app import cli, preflight, run_results
     from app.remote.runs import control_for
     from app.training.events import Failed
 
@@ -69,13 +69,18 @@ def run(options: argparse.Namespace) -> int:
     with _interruptible(control):
         out: Output = JsonLines() if options.json else Progress(project.training.epochs)
         history, last = _watch(job, control, out, recorder, resume, place)
-    if control.result is not None and control.result.state_dict is not None:
-        with cli.writing(folder):
-            left = _leave(folder, project, job, control.result.state_dict, history)
-        if not options.json:
-            print(f"{folder}: {', '.join(left)}; run {recorder.kept.record.number} is kept in {recorder.kept.folder}")
+    problem = ""
+    if control.result is not None and (weights := control.result.state_dict) is not None:
+        results = run_results.leave(project, job, weights, history, folder)
+        if results.missing:
+            problem = results.problem(run_results.rescued(results, weights, recorder))
+        elif not options.json:
+            names = ", ".join(results.names)
+            print(f"{folder}: {names}; run {recorder.kept.record.number} is kept in {recorder.kept.folder}")
     if isinstance(last, Failed):
-        raise cli.Refused(f"{last.message} {last.cure}".strip(), 1)
+        raise cli.Refused(f"{last.message} {last.cure} {problem}".strip(), 1)
+    if problem:
+        raise cli.Refused(problem, 1)
     return 0
 
 
@@ -205,30 +210,3 @@ def _interruptible(control: Control) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _leave(folder: Path, project: Project, job: Job, weights: Any, history: Any) -> list[str]:
-    """Write what the run leaves; returns the names of the files."""
-    from app import cli
-    from app.export.layers import write_model
-    from app.export.script import training_script, write_start
-    from app.training.start import StartError
-
-    model, *own = write_model(job.source, folder / "model.py", [folder / "train.py"])
-    (folder / "train.py").write_text(training_script(job), encoding="utf-8")
-    cli.save(weights, folder / "weights.safetensors")
-    cli.save(weights, folder / "weights.pt")
-    (folder / "metrics.csv").write_text(history.to_csv(), encoding="utf-8")
-    try:
-        start = write_start(job, folder / "train.py")
-    except StartError as error:  # the file went while the run went on; what was learnt is written already
-        print(f"tapedeck: train.py has no weights to start from: {error}", file=sys.stderr)
-        start = []
-    names = [model.name, *(path.name for path in own), "train.py", *(path.name for path in start)]
-    names += ["weights.safetensors", "weights.pt", "metrics.csv"]
-    try:
-        from app.views.pictures import run_pictures
-    except ImportError as error:
-        print(f"tapedeck: no pictures, Qt cannot be loaded ({error}); tapedeck doctor says more", file=sys.stderr)
-        return names
-    return [*names, *run_pictures(project, job, weights, history, folder)]

@@ -46,13 +46,14 @@ ARROWS = {
     "cli_import": "cli cli_weights import_child import_words model_import own_layers project_file builder export",
     "cli_weights": "cli state_dicts start_weights project_file export",
     "cli_export": "cli project builder preflight export drawing_digest",
-    "cli_train": "cli project preflight start_weights runs remote training run_output export views",
+    "cli_train": "cli project preflight start_weights runs remote training run_output run_results",
+    "run_results": "project runs training export views",  # what the command leaves: weights, code, pictures
     "cli_runs": "cli project preflight own_layers builder data runs training.lost",
     "cli_try": "cli preflight training data.sources drawing",
     "cli_data": "cli data",
     "cli_evaluate": "cli project preflight training data export runs",
     "cli": f"cli_autograd cli_data cli_try cli_evaluate cli_export cli_import cli_train cli_runs views {PURE} doctor"
-    " run_output",
+    " run_output run_results",
     "cli_autograd": "cli cli_autograd_asked snippet_child autograd model_import trust",
     "cli_autograd_asked": "cli cli_autograd autograd inspection own_layers preflight data",
     "views": f"{GLUE} {PURE} import_child import_words snippet_child model_import doctor",
@@ -118,7 +119,7 @@ ARROWS = {
 }
 
 # Arrows that are taken inside a function alone: a command draws no picture unless one is asked for.
-LAZY_ONLY = {("cli", "views"), ("cli_train", "views"), ("main", "views"), ("main", "cli")}
+LAZY_ONLY = {("cli", "views"), ("run_results", "views"), ("main", "views"), ("main", "cli")}
 
 # Where Qt may appear. `cli` asks a view.
 QT_ROOMS = f"main views {GLUE}"

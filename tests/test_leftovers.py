@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -117,8 +118,16 @@ def safetensors_file(path: Path) -> None:
     save_file({"a": torch.ones(10_000)}, path)
 
 
+def plain_file(path: Path) -> None:
+    path.write_bytes(bytes(40_000))
+
+
+def copied_file(path: Path) -> None:
+    shutil.copyfile(shutil.__file__, path)
+
+
 @pytest.mark.parametrize("full", [20_000], indirect=True)
-@pytest.mark.parametrize("fill", [torch_file, safetensors_file, lambda path: path.write_bytes(bytes(40_000))])
+@pytest.mark.parametrize("fill", [torch_file, safetensors_file, copied_file, plain_file])
 def test_a_disk_that_takes_no_more_is_one_error_of_the_system_whoever_writes(full, fill, tmp_path: Path) -> None:
     path = tmp_path / "it"
     path.write_text("old")

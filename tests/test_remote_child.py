@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from app import run_results
 from app.frozen import FrozenMap
 from app.remote import child, process
 from app.remote.place import Place
@@ -168,6 +169,17 @@ def test_however_it_dies_the_last_event_says_so_and_what_is_kept(name, tmp_path,
         assert failed.node == "f2" and "Fatal Python error" in failed.traceback
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="signals are those of Linux")
+def test_a_best_checkpoint_that_was_written_just_before_it_died_is_found(tmp_path):
+    """It dies once the file is there, in the step after whose end that would have been told."""
+    written = f"__import__('pathlib').Path({str(tmp_path / 'best.pt')!r}).exists"
+    events = list(child.train(job(broken_net(f"[*iter({written}, True)] or __import__('os').abort()", at=45), epochs=3),
+                              folder=tmp_path))  # fmt: skip
+    failed = events[-1]
+    assert isinstance(failed, Failed) and "aborted" in failed.message
+    assert failed.cure == f"The newest checkpoint is {tmp_path / 'best.pt'}: the run can go on from there."
+
+
 def test_a_step_that_does_not_end_is_ended_some_time_after_stop(tmp_path):
     control, there = child.ChildControl(), tmp_path / "there"
     line = f"__import__('pathlib').Path({str(there)!r}).touch() or sum(0 for _ in iter(int, 1))"
@@ -220,9 +232,9 @@ def test_it_does_not_outlive_a_window_that_is_killed():
 
 
 def test_the_command_trains_in_a_process_of_its_own_and_prints_the_same_lines(tmp_path, capsys, monkeypatch):
-    from app import cli, cli_train
+    from app import cli
 
-    monkeypatch.setattr(cli_train, "_leave", lambda *_: [])
+    monkeypatch.setattr("app.run_results.leave", lambda *given: run_results.Results(given[-1]))
     project = str(ROOT / "resources" / "examples" / "digits.tape")
     told = []
     for name, more in (("here", []), ("own", ["--own-process"])):

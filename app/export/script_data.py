@@ -10,6 +10,7 @@ from pathlib import Path
 from pprint import pformat
 from typing import Any
 
+from app import atomic
 from app.data import own_dataset
 from app.data.archives import COLLECTIONS
 from app.data.config import DataConfig
@@ -360,7 +361,7 @@ def beside(job: Job, script: Path) -> list[Path]:
     file = own_dataset.file_of(Path(job.data.path))
     path = script.with_name(file.name)
     if path.resolve() != Path(job.data.path).resolve():
-        path.write_text(file.text, encoding="utf-8")
+        atomic.write_text(path, file.text)
     return [path]
 
 

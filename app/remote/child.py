@@ -26,7 +26,7 @@ from app.remote.wire import Broken, Mark, Pipe, unpacked
 from app.source import Source
 from app.training import orders
 from app.training.control import Control, NoWeights, Result, RunEnded
-from app.training.events import Event, Failed, Finished, Paused, Resumed, Saved, Started
+from app.training.events import Event, Failed, Finished, Paused, Resumed, Started
 from app.training.job import Job
 from app.training.watch_points import WatchPoints
 
@@ -224,11 +224,10 @@ class _Child:
         self._heard: queue.SimpleQueue[list[Any] | None] = queue.SimpleQueue()
         self.epoch = self.step = 0
         self.started = self.paused = False
-        self.saved: Path | None = None
         self._kills = process.memory_kills()
 
     def events(self, threads: int | None, folder: Path | None, resume: Path | None, place: Place) -> Iterator[Event]:
-        self._folder = folder
+        self._folder, self._resume = folder, resume
         try:
             pipe = self._start(place)
         except OSError as error:
@@ -323,8 +322,6 @@ class _Child:
             self.started, self.step = True, event.resumed_at
         elif isinstance(event, Paused | Resumed):
             self.paused = isinstance(event, Paused)
-        elif isinstance(event, Saved) and not event.problem:
-            self.saved = Path(event.path)
         self.epoch = getattr(event, "epoch", self.epoch)
         self.step = max(self.step, getattr(event, "step", 0))
 
@@ -354,11 +351,9 @@ class _Child:
             mark.close()
 
     def _kept(self) -> str:
-        by_step = sorted(self._folder.glob("step-*.pt")) if self._folder is not None else []
-        kept = by_step[-1] if by_step else self.saved
-        if kept is None:
-            return "No checkpoint had been taken, so what it learnt is lost; save_every takes one every so many steps."
-        return f"The newest checkpoint is {kept}: the run can go on from there."
+        from app.training import checkpoint
+
+        return checkpoint.left(self._folder, self._resume)
 
     def close(self) -> None:
         """Leave nothing of it behind."""

@@ -29,7 +29,7 @@ from app.remote.child import LOOK, STOP, Elsewhere, loaded
 from app.remote.lines import Clock, Reader
 from app.remote.place import Place
 from app.training.control import Control, NoWeights, Result
-from app.training.events import Event, Failed, Finished, Saved, Started
+from app.training.events import Event, Failed, Finished, Started
 from app.training.job import Job, JobError
 from app.training.order import batch_count
 
@@ -169,7 +169,7 @@ class _Group:
     ) -> None:
         self.job, self.control, self._home, self._grace = job, control, home, grace
         self._folder, self._resume = folder, resume
-        self._changed, self._kept = "", resume is not None
+        self._changed = ""
         self._store: TemporaryFolder | None = None
         self._ranks: list[_Rank] = []
         self._ended: list[_Rank] = []  # in the order in which they did
@@ -209,7 +209,6 @@ class _Group:
                 continue
             if isinstance(event, Started) and self._changed:
                 event = replace(event, changed=self._changed)
-            self._kept = self._kept or (isinstance(event, Saved) and not event.problem)
             yield event
         if ending is None:
             yield self._failed(reader)
@@ -318,7 +317,9 @@ class _Group:
 
     @property
     def _cure(self) -> str:
-        return "It can go on from its newest checkpoint." if self._kept else _LOST
+        from app.training import checkpoint
+
+        return checkpoint.left(self._folder, self._resume)
 
     def close(self) -> None:
         """Leave none of them behind."""
@@ -341,7 +342,6 @@ class _Group:
 
 OTHERS = 2.0  # seconds in which the others may end by themselves when one has failed, or the first has ended
 _LOST_OTHER = re.compile(r"closed by peer|reset by peer|Broken pipe|\[\S*gloo\S*\]|NCCL|Timed out waiting", re.I)
-_LOST = "No checkpoint was taken, so what it learnt is lost. Set save_every to have one every so many steps."
 
 
 def _threads(place: Place, threads: int | None) -> int:

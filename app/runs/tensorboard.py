@@ -6,10 +6,14 @@ anew, to the same tags. TensorBoard is an extra: `pip install tapedeck[tensorboa
 
 from __future__ import annotations
 
+import shutil
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app import atomic
+from app.leftovers import TemporaryFolder
 from app.runs import going_on, store
 from app.runs.record import RunError
 from app.runs.store import Kept
@@ -167,21 +171,27 @@ def watch(folder: Path, job: Job) -> Events:
 
 
 def export(kept: Kept, job: Job, folder: Path) -> Path:
-    """Write a run that is kept as event files; returns their folder.
+    """Write a run that is kept as event files, whole or not at all; returns their folder.
 
     Raises RunError, OSError, and DataError where the data are not there any more.
     """
     target = folder / store.plain(f"{kept.record.project}-{kept.record.title}")
-    out = writer(target)
-    began = datetime.fromisoformat(kept.record.began).timestamp()
-    events = Events(out, began)
-    try:
-        begin(out, job)
-        events.tell(list(_told(kept)))
-        for checkpoint in reversed(going_on.checkpoints(kept)):
-            events.weights(checkpoint.path)
-    finally:
-        events.close()
+    with TemporaryFolder() as name:  # TensorBoard's writer appends, on a thread of its own, which a full disk ends
+        made = Path(name)
+        out = writer(made)
+        events = Events(out, datetime.fromisoformat(kept.record.began).timestamp())
+        try:
+            begin(out, job)
+            events.tell(list(_told(kept)))
+            for checkpoint in reversed(going_on.checkpoints(kept)):
+                events.weights(checkpoint.path)
+        finally:
+            events.close()
+        target.mkdir(parents=True, exist_ok=True)
+        for file in sorted(path for path in made.rglob("*") if path.is_file()):
+            place = target / file.relative_to(made)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            atomic.write(place, partial(shutil.copyfile, file))
     return target
 
 

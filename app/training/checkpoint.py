@@ -197,6 +197,15 @@ def newest(folder: Path, tell: Callable[[str], None] = lambda _words: None) -> P
     return None
 
 
+def left(folder: Path | None, resumed: Path | None = None) -> str:
+    """Say what a run that ended without a word can go on from, by what is in the folder of its checkpoints."""
+    found = newest(folder) if folder is not None and folder.is_dir() else None
+    found = found or (resumed if resumed is not None and resumed.exists() else None)
+    if found is None:
+        return "No checkpoint had been taken, so what it learnt is lost; save_every takes one every so many steps."
+    return f"The newest checkpoint is {found}: the run can go on from there."
+
+
 def _named(folder: Path) -> list[Path]:
     return sorted(file for file in folder.glob("*.pt") if file.name in (LAST, BEST) or _BY_STEP.fullmatch(file.name))
 

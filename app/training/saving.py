@@ -76,7 +76,10 @@ class Saver:
                 if name is None:
                     return
                 step, state = self._waiting[name]
-            problem = checkpoint.keep(self.folder, name, state)
+            try:
+                problem = checkpoint.keep(self.folder, name, state)
+            except Exception as error:  # the run waits for this thread, which must not end
+                problem = f"{self.folder / name} could not be written: {type(error).__name__}: {error}."
             with self._condition:
                 if self._waiting[name][1] is state:
                     del self._waiting[name]

@@ -50,15 +50,8 @@ def write_export(
     from app.export.weights_choice import weights_to_export
 
     choice.folder.mkdir(parents=True, exist_ok=True)
-    names, words = [], ""
-    if choice.code:
-        written = write_model(job.source, choice.folder / "model.py", [choice.folder / "train.py"])
-        names += [path.name for path in written]
-    if choice.script:
-        write_text(choice.folder / "train.py", training_script(job))
-        names += ["train.py", *(path.name for path in write_start(job, choice.folder / "train.py"))]
-    to_prove = None
-    if choice.takes_weights:
+    code, names, words, chosen = [], [], "", None
+    if choice.takes_weights:  # first: they cannot be made again
         chosen = weights_to_export(job.source, job.training.seed, weights, job.training.start)
         words = chosen.words
         for wanted, name, save in (
@@ -68,9 +61,16 @@ def write_export(
             if wanted:
                 save(chosen.state_dict, choice.folder / name)
                 names.append(name)
-        if choice.proves:
-            to_prove = replace(_to_prove(choice, job, chosen), imported=drawing_digest.imported(project, job.source))
-    return Exported(choice.folder, tuple(names), words, to_prove)
+    if choice.code:
+        written = write_model(job.source, choice.folder / "model.py", [choice.folder / "train.py"])
+        code += [path.name for path in written]
+    if choice.script:
+        write_text(choice.folder / "train.py", training_script(job))
+        code += ["train.py", *(path.name for path in write_start(job, choice.folder / "train.py"))]
+    to_prove = None
+    if chosen is not None and choice.proves:
+        to_prove = replace(_to_prove(choice, job, chosen), imported=drawing_digest.imported(project, job.source))
+    return Exported(choice.folder, (*code, *names), words, to_prove)
 
 
 def _to_prove(choice: ExportChoice, job: Job, chosen: ExportWeights) -> ToProve:

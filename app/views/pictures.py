@@ -57,22 +57,30 @@ def offscreen_painter() -> Callable[[Drawing, Path], None]:
 
 
 def run_pictures(
-    project: Project, job: Job, weights: Mapping[str, Tensor], history: History, folder: Path
-) -> list[str]:
-    """Draw the network, the curves and the autograd graph of a run into a folder; returns the names of the files."""
+    project: Project,
+    job: Job,
+    weights: Mapping[str, Tensor],
+    history: History,
+    folder: Path,
+    part: Callable[[str, Callable[[], object]], None],
+) -> None:
+    """Draw the network, the curves and the autograd graph of a run into a folder; `part(name, draw)` calls each."""
     application()
-    names = [_network(project, job, folder), _curves(history, job, folder)]
+    part("network.png", lambda: _network(project, folder / "network.png"))
+    part("curves.png", lambda: _curves(history, job, folder / "curves.png"))
+    part("autograd.svg", lambda: _autograd(project, job, weights, folder / "autograd.svg"))
+
+
+def _autograd(project: Project, job: Job, weights: Mapping[str, Tensor], path: Path) -> None:
     labels = inspection.node_labels(project.graph, ops_of(project))
     tape = inspection.capture_batch(job, labels, weights=lambda: weights)
     from app.autograd.drawing import to_drawing
 
-    path = folder / "autograd.svg"
     painter = None if graphviz_export.has_dot() else offscreen_painter()
     graphviz_export.export(to_drawing(tape), path, painter)
-    return [*names, path.name]
 
 
-def _network(project: Project, job: Job, folder: Path) -> str:
+def _network(project: Project, path: Path) -> None:
     from app.builder.analysis import analyse
     from app.views.canvas.canvas import Canvas
 
@@ -86,20 +94,20 @@ def _network(project: Project, job: Job, folder: Path) -> str:
             control.hide()
         canvas.frame_all()
 
-    return _grab(canvas, CANVAS, folder / "network.png", ready)
+    _grab(canvas, CANVAS, path, ready)
 
 
-def _curves(history: History, job: Job, folder: Path) -> str:
+def _curves(history: History, job: Job, path: Path) -> None:
     from app.views.training.curves import Curves
 
     curves = Curves()
     curves.set_history(history, job.source)
     curves.controls.hide()
-    return _grab(curves, CURVES, folder / "curves.png", curves.refresh)
+    _grab(curves, CURVES, path, curves.refresh)
 
 
-def _grab(widget: Any, size: QSize, path: Path, ready: Callable[[], object]) -> str:
-    """The widget as a picture, once it has its size."""
+def _grab(widget: Any, size: QSize, path: Path, ready: Callable[[], object]) -> None:
+    """Write the widget as a picture, once it has its size."""
     widget.setAttribute(Qt.WidgetAttribute.WA_DontShowOnScreen)
     widget.resize(size)
     widget.show()
@@ -109,4 +117,3 @@ def _grab(widget: Any, size: QSize, path: Path, ready: Callable[[], object]) -> 
     picture = png_bytes(widget.grab())
     widget.close()
     atomic.write_bytes(path, picture)
-    return path.name
