@@ -1,6 +1,7 @@
 """The window's main jobs without a window: train, evaluate, check, export, autograd, import, runs, doctor.
 
-Exit codes: 0 done, 1 the net or the run has a problem, 2 wrong arguments or a file that cannot be read or written.
+Exit codes: 0 done, 1 the net or the run has a problem, 2 wrong arguments or a file that cannot be read or written, 130
+interrupted, 141 stdout was closed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from app import __version__
+from app import __version__, cli_streams, regular_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
     from app.builder.problems import Problem
     from app.drawing import Drawing
     from app.project import Project
+    from app.training.events import Failed
 
 COMMANDS = ("train", "data", "try", "evaluate", "check", "export", "autograd", "import", "runs", "doctor")
+LONGEST = 2000  # letters of a refusal
 PICTURES = (".dot", ".svg", ".pdf", ".png", ".json")
 
 
@@ -42,16 +45,37 @@ class _Parser(argparse.ArgumentParser):
 
 def run(arguments: Sequence[str]) -> int:
     """Carry out one command and return its exit code."""
+    cli_streams.prepare()
     try:
+        try:
+            return _carried_out(arguments)
+        finally:
+            cli_streams.finish()
+    except OSError as error:
+        if cli_streams.is_broken():
+            return cli_streams.give_up(error)
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"tapedeck: {shortened(printable(f'{where}{error.strerror or error}'))}", file=sys.stderr)
+        return 2
+
+
+def _carried_out(arguments: Sequence[str]) -> int:
+    try:
+        _look_at(arguments)
         options = _parser().parse_args(arguments)
         return int(options.command(options) or 0)
     except Refused as refused:
-        print(f"tapedeck: {printable(str(refused))}", file=sys.stderr)
+        print(f"tapedeck: {shortened(printable(str(refused)))}", file=sys.stderr)
         return refused.code
-    except BrokenPipeError:
-        # Whoever read stdout has gone; there is nobody left to tell.
-        sys.stderr.close()
-        return 1
+
+
+def _look_at(arguments: Sequence[str]) -> None:
+    """Refuse an empty argument, as a variable leaves that is not set, and a NUL. Raises Refused."""
+    for before, argument in zip(("", *arguments), arguments, strict=False):
+        if not argument:
+            raise Refused(f"the text after {before or 'tapedeck'} is empty; give it a value or leave it out")
+        if "\0" in argument:
+            raise Refused(f"{argument} holds a NUL character, which no name can have")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -78,17 +102,36 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1 on")
-    return number
+    return _whole(text, 1)
 
 
 def seed(text: str) -> int:
-    number = int(text)
-    if not 0 <= number < 2**63:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 0 on")
+    return _whole(text, 0)
+
+
+def _whole(text: str, lowest: int) -> int:
+    """A number that fits into 63 bits; what else is given is named by argparse with this text."""
+    try:
+        number = int(text)
+    except ValueError:  # of thousands of digits too
+        number = -1
+    if not lowest <= number < 2**63:
+        raise argparse.ArgumentTypeError(f"{text:.40} is not a whole number from {lowest} on")
     return number
+
+
+def device(name: str) -> str:
+    """The name of a device that is here. Raises Refused: a run that was asked for elsewhere is not made on the CPU."""
+    from app.training.devices import devices, resolve
+    from app.training.job import JobError
+
+    try:
+        absent = resolve(name).note
+    except JobError as error:
+        raise Refused(str(error)) from error
+    if absent:
+        raise Refused(f"device {name} is not present here; there is {', '.join(each.id for each in devices())}")
+    return name
 
 
 # -- commands ---------------------------------------------------------------------------------------------------------
@@ -214,10 +257,27 @@ def can_be_written(path: Path, endings: tuple[str, ...], what: str) -> None:
     """Refuse a file that nothing can be written to, before anything is. Raises Refused."""
     if path.suffix.lower() not in endings:
         raise Refused(f"{path} ends in {path.suffix or 'nothing'}; {what} {' or '.join(endings)}")
+    has_place(path)
+
+
+def has_place(path: Path) -> None:
+    """Refuse a file that cannot be put where it is to be, or would take the place of a pipe. Raises Refused."""
     if path.is_dir():
         raise Refused(f"{path} is a folder; give the name of a file")
     if not path.parent.is_dir():
         raise Refused(f"{path} cannot be written: there is no folder {path.parent}")
+    if path.exists():
+        try:
+            regular_files.check(path)
+        except OSError as error:
+            raise Refused(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def say_failed(failed: Failed, more: str = "") -> str:
+    """The sentence about a run that failed; a traceback that it refers to goes to stderr."""
+    if failed.kind == "error":
+        print(*map(printable, failed.traceback.splitlines()), sep="\n", file=sys.stderr)
+    return f"{failed.message} {failed.cure} {more}".strip()
 
 
 @contextmanager
@@ -283,6 +343,11 @@ def _sentence(problem: Problem, project: Project) -> str:
 def printable(text: str) -> str:
     """One line without control characters: names come from files, and a terminal would obey them."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+
+
+def shortened(text: str) -> str:
+    """A sentence in which a name of thousands of letters may stand, with its middle left out."""
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
 
 
 def _plain(problem: Problem, project: Project) -> dict[str, Any]:

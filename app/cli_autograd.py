@@ -64,6 +64,8 @@ def run(options: argparse.Namespace) -> int:
         raise cli.Refused("give --out FILE, --findings or --gradcheck")
     if path is not None and path.suffix not in (*cli.PICTURES, ".html"):
         raise cli.Refused(f"{path} ends in {path.suffix or 'nothing'}; it can be {', '.join(cli.PICTURES)} or .html")
+    if path is not None:
+        cli.has_place(path)
     if options.play and (path is None or path.suffix not in (".json", ".html")):
         raise cli.Refused("--play puts what was played into a file of JSON, or of HTML: give --out F.json")
     file, _, function = str(options.project).rpartition(":")
@@ -113,10 +115,11 @@ def _of_file(options: argparse.Namespace, file: Path, function: str) -> int:
 
 def _trusted(options: argparse.Namespace, file: Path) -> str:
     """The text of a file that may run."""
-    from app import cli, layer_files
+    from app import cli, layer_files, regular_files
     from app.trust import Trust, default_file
 
     try:
+        regular_files.check(file)
         text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise cli.Refused(f"{file}: {getattr(error, 'strerror', None) or error}") from error

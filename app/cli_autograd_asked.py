@@ -72,10 +72,11 @@ def of_project(options: argparse.Namespace) -> int:
     labels = inspection.node_labels(project.graph, own_layers.ops_of(project))
     given: dict[str, Any] = {"train": not options.eval}
     try:
-        if options.out is not None:
+        if options.out is not None or chosen.outputs:  # a graph is asked for, or whether they are there
             with inspection.hold_batch(job, labels, options=chosen, **given) as graph:
                 played, stopped = play_through(graph) if cli_autograd.plays(options) else (None, "")
-                cli_autograd.write(graph.tape, options, None, played, stopped)
+                if options.out is not None:
+                    cli_autograd.write(graph.tape, options, None, played, stopped)
         if not options.findings and options.gradcheck is None:
             return 0
         subject = inspection.batch_subject(job, labels, options=chosen.looked_into, **given)

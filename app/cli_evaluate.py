@@ -48,7 +48,9 @@ def run(options: argparse.Namespace) -> int:
 
     project = cli.read(options)
     if options.device is not None:
-        project = replace(project, training=replace(project.training, device=options.device))
+        project = replace(project, training=replace(project.training, device=cli.device(options.device)))
+    if options.csv is not None:
+        cli.has_place(options.csv)
     job = preflight.job(project, cli.sound(project), str(options.data) if options.data else None)
     weights, name = None, "start weights"
     try:

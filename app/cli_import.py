@@ -49,6 +49,8 @@ def run(options: argparse.Namespace) -> int:
         raise cli.Refused("--into, --strict, --partial and --suggested are for a state_dict, a .pt or .safetensors")
     if options.out is None:
         raise cli.Refused("say with -o P which project it becomes, a .tape file")
+    if not options.timeout > 0:
+        raise cli.Refused("--timeout is a number of seconds above 0")
     cli.can_be_written(options.out, (".tape",), "a project is")
     with TemporaryFolder() as folder:
         return _import(options, Path(folder))

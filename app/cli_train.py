@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
             names = ", ".join(results.names)
             print(f"{folder}: {names}; run {recorder.kept.record.number} is kept in {recorder.kept.folder}")
     if isinstance(last, Failed):
-        raise cli.Refused(f"{last.message} {last.cure} {problem}".strip(), 1)
+        raise cli.Refused(cli.say_failed(last, problem), 1)
     if problem:
         raise cli.Refused(problem, 1)
     return 0
@@ -96,15 +96,7 @@ def _with_options(project: Project, options: argparse.Namespace) -> Project:
     chosen = {name: getattr(options, name) for name in ("epochs", "device", "seed", "save_every")}
     training = replace(project.training, **{name: value for name, value in chosen.items() if value is not None})
     if options.device is not None:
-        from app.training.devices import resolve
-        from app.training.job import JobError
-
-        try:
-            note = resolve(options.device).note
-        except JobError as error:
-            raise cli.Refused(str(error)) from error
-        if note:
-            print(f"tapedeck: {note}", file=sys.stderr)
+        cli.device(options.device)
     return replace(project, training=training)
 
 
@@ -125,6 +117,7 @@ def _kept(folder: Path, project: Project, job: Job, resume: Path | None) -> tupl
         before = going_on.run_of(path)
         if before is not None and before.goes_on:
             raise RunError(f"{before.folder} is written by a run that goes on. Stop it first.")
+        going_on.check(job, path)
         with cli.writing(folder):
             if before is None or before.folder.parent.resolve() != runs.resolve():
                 kept = store.begin(runs, project)
@@ -186,7 +179,10 @@ def _watch(
             _tell_saved(saves, last)
             # Where nobody asked for checkpoints the lines are those of the exported script.
             if not isinstance(last, Saved) or last.problem or job.training.save_every:
-                out.show(last)
+                try:
+                    out.show(last)
+                except OSError:  # nobody reads any more: what was learnt is kept, and `cli.run` says why it ended
+                    control.stop()
     finally:
         recorder.close()
     _tell_saved(saves, recorder.unsaid())

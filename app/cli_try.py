@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,21 +36,21 @@ def run(options: argparse.Namespace) -> int:
 
     project = cli.read(options)
     if options.device:
-        project = replace(project, training=replace(project.training, device=options.device))
+        project = replace(project, training=replace(project.training, device=cli.device(options.device)))
     analysis = cli.sound(project)
     job = preflight.job(project, analysis, str(options.data) if options.data else None)
     return _find(job, options.batches, options.json) if options.find_rate else _try(job, options.json)
 
 
 def _try(job: Job, as_json: bool) -> int:
+    from app import cli
     from app.drawing import bytes_text
     from app.training.dry_run import dry_run
     from app.training.events import Failed
 
     tried = dry_run(job)
     if isinstance(tried, Failed):
-        print(f"tapedeck: {tried.message} {tried.cure}", file=sys.stderr)
-        return 1
+        raise cli.Refused(cli.say_failed(tried), 1)
     if as_json:
         print(json.dumps(asdict(tried)))
         return 0
@@ -68,6 +67,7 @@ def _try(job: Job, as_json: bool) -> int:
 
 
 def _find(job: Job, batches: int, as_json: bool) -> int:
+    from app import cli
     from app.data.sources import DataError
     from app.training.choices import ChoiceError
     from app.training.job import JobError
@@ -76,8 +76,7 @@ def _find(job: Job, batches: int, as_json: bool) -> int:
     try:
         found = rate_test(job, batches=batches)
     except (DataError, JobError, ChoiceError) as error:
-        print(f"tapedeck: {error}", file=sys.stderr)
-        return 1
+        raise cli.Refused(str(error), 1) from error
     if as_json:
         print(json.dumps(asdict(found)))
     elif found.suggested is None:

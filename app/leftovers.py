@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,7 @@ _NAME = re.compile(r"\.?tapedeck-([0-9a-f]{8})-(\d+)-(\d+)-[0-9a-z_]+")
 _NAMELESS = re.compile(r"\.tapedeck-[0-9a-z_]{8}(\.safetensors)?")
 _OLD = 24 * 3600.0  # seconds
 _swept: set[Path] = set()
+_folders: weakref.WeakSet[TemporaryFolder] = weakref.WeakSet()
 
 
 def owner() -> str:
@@ -57,6 +59,13 @@ class TemporaryFolder(tempfile.TemporaryDirectory[str]):
     def __init__(self) -> None:
         sweep_aside(Path(tempfile.gettempdir()))
         super().__init__(prefix=f"{FOLDER}{owner()}-", ignore_cleanup_errors=True)
+        _folders.add(self)
+
+
+def remove_own() -> None:
+    """Remove the temporary folders of this process, which is about to end without the interpreter's shutdown."""
+    for folder in list(_folders):
+        folder.cleanup()
 
 
 def sweep_once(folder: Path) -> None:

@@ -5,12 +5,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from app import interrupts
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """`tapedeck [FILE]` opens the window, `tapedeck COMMAND ...` does its job without one. Returns the exit code."""
+    with interrupts.told():
+        try:
+            return _main(list(sys.argv[1:] if arguments is None else arguments))
+        except KeyboardInterrupt:
+            interrupts.say()
+            return interrupts.STATUS
+
+
+def _main(given: list[str]) -> int:
     from app import cli
 
-    given = list(sys.argv[1:] if arguments is None else arguments)
     if given and (given[0] in cli.COMMANDS or given[0] in ("--help", "-h", "--version")):
         return cli.run(given)
     if given and given[0].startswith("-") or len(given) > 1:

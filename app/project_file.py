@@ -88,6 +88,7 @@ def read(path: Path) -> Project:
 
 def read_with_digest(path: Path) -> tuple[Project, str]:
     """The project in a file, and the digest of the bytes that it was read from. Raises as `read`."""
+    regular_files.check(path)
     with path.open("rb") as file:
         data = file.read(LARGEST_FILE + 1)
     if len(data) > LARGEST_FILE:

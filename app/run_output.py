@@ -38,6 +38,7 @@ class Progress:
         self._epochs = epochs
         self._steps = 1
         self._terminal = sys.stderr.isatty()
+        self._full, self._empty = "━─" if _takes("━─") else "#-"
 
     def show(self, event: Event) -> None:
         from app.training import events
@@ -56,7 +57,7 @@ class Progress:
     def _bar(self, event: StepDone) -> None:
         done = (event.step - 1) % self._steps + 1
         filled = self.WIDTH * done // self._steps
-        bar = "━" * filled + "─" * (self.WIDTH - filled)
+        bar = self._full * filled + self._empty * (self.WIDTH - filled)
         line = f"\repoch {event.epoch}/{self._epochs} {bar} {done}/{self._steps}  loss {event.loss:.4f} "
         print(line, end="", file=sys.stderr, flush=True)
 
@@ -69,6 +70,15 @@ class Progress:
             validation = f", validation {event.val_loss:.4f}{_share(event.val_accuracy)}{scores}"
         training = f"training {event.train_loss:.4f}{_share(event.train_accuracy)}"
         print(f"epoch {event.epoch}/{self._epochs}: {training}{validation}", flush=True)
+
+
+def _takes(letters: str) -> bool:
+    """Whether stderr can show them."""
+    try:
+        letters.encode(sys.stderr.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _share(accuracy: float | None) -> str:

@@ -42,7 +42,8 @@ GLUE = "document settings background training_thread playback_thread"
 
 # Who may import whom. An entry for `room.module` adds to that of its room; a room may import all of itself.
 ARROWS = {
-    "main": f"cli views {GLUE} {PURE} doctor",
+    "interrupts": "",  # Ctrl+C
+    "main": f"interrupts cli views {GLUE} {PURE} doctor",
     "cli_import": "cli cli_weights import_child import_words model_import own_layers project_file builder export",
     "cli_weights": "cli state_dicts start_weights project_file export",
     "cli_export": "cli project builder preflight export drawing_digest",
@@ -52,8 +53,9 @@ ARROWS = {
     "cli_try": "cli preflight training data.sources drawing",
     "cli_data": "cli data",
     "cli_evaluate": "cli project preflight training data export runs",
+    "cli_streams": "",
     "cli": f"cli_autograd cli_data cli_try cli_evaluate cli_export cli_import cli_train cli_runs views {PURE} doctor"
-    " run_output run_results",
+    " run_output run_results cli_streams",
     "cli_autograd": "cli cli_autograd_asked snippet_child autograd model_import trust",
     "cli_autograd_asked": "cli cli_autograd autograd inspection own_layers preflight data",
     "views": f"{GLUE} {PURE} import_child import_words snippet_child model_import doctor",

@@ -63,6 +63,25 @@ def newest(kept: Kept, tell: Callable[[str], None] = lambda _words: None) -> Pat
     return found
 
 
+def check(job: Job, path: Path) -> None:
+    """Raise CheckpointError if a run cannot go on from a checkpoint, of another net or other settings, on the CPU.
+
+    `going_on` removes checkpoints, so whoever does not know that they belong together asks before.
+    """
+    import torch
+
+    from app.rng import borrowed
+    from app.training.checkpoint import go_on
+    from app.training.setting_up import set_up
+
+    with borrowed(job.training.seed):
+        try:
+            stepper, _ = set_up(job, "cpu")
+        except Exception:  # of a person's own files too: the run meets it again, and tells it
+            return
+        go_on(path, job.source.text, torch.Generator(), stepper)
+
+
 def going_on(kept: Kept, path: Path) -> GoingOn:
     """What a checkpoint says; later ones of the run are let go, they will be taken again.
 

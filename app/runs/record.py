@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from app import atomic
+from app import atomic, regular_files
 from app.project import Project
 from app.training.history import History
 
@@ -132,6 +132,7 @@ def read(folder: Path) -> Record:
     """The record in a folder. Raises RunError."""
     path = folder / FILE
     try:
+        regular_files.check(path)
         record = _records.decode(path.read_bytes())
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror or error}") from error

@@ -33,6 +33,10 @@ class Batch(NamedTuple):
     parts: Mapping[str, Tensor]
 
 
+# What schedules put into an optimizer's groups.
+_OF_SCHEDULES = {"initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum"}
+
+
 class Stepper:
     """Owns what changes the weights of `model`, which is on its device."""
 
@@ -267,6 +271,11 @@ class Stepper:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from there. Raises what torch says of a state that does not fit."""
+        for group, kept in zip(self.optimizer.param_groups, state["optimizer"]["param_groups"], strict=False):
+            # torch takes the state of another optimizer, and misses what is not in it at the next step. One more
+            # setting on one side alone is another version of torch.
+            if group.keys() - kept.keys() - _OF_SCHEDULES and kept.keys() - group.keys() - _OF_SCHEDULES:
+                raise ValueError("its optimizer was another one")
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         for own, name in ((self.schedule, "schedule"), (self.scaler, "scaler"), (self.average, "average")):

@@ -1,0 +1,63 @@
+"""The three streams of a command: any text can be printed, and where none can be, one sentence says so."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+
+UNREAD, UNWRITTEN = 141, 2  # exit statuses: the first as a shell names SIGPIPE
+
+
+def prepare() -> None:
+    """Have letters that a stream's encoding lacks written as escapes, and a stream that is closed go nowhere.
+
+    Otherwise the next file that is opened takes the number of the closed stream, and what is printed goes into it.
+    """
+    for number in range(3):
+        with contextlib.suppress(OSError):
+            try:
+                os.fstat(number)
+            except OSError:
+                os.open(os.devnull, os.O_RDWR)
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
+        elif isinstance(stream, io.TextIOWrapper) and _refuses_letters(stream):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _refuses_letters(stream: io.TextIOWrapper) -> bool:
+    """Whether text can raise UnicodeEncodeError. In the C locale a name's own bytes pass, and other letters do not."""
+    is_utf8 = stream.encoding.lower().replace("-", "") == "utf8"
+    return stream.errors == "strict" or stream.errors == "surrogateescape" and not is_utf8
+
+
+def finish() -> None:
+    """Write what was printed now, while its failure can still be told. Raises OSError."""
+    sys.stdout.flush()
+
+
+def is_broken() -> bool:
+    """Whether stdout does not take what was printed."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return True
+    return False
+
+
+def give_up(error: OSError) -> int:
+    """Say that stdout cannot be written, and let go of what is left to write; returns the exit status."""
+    unread = isinstance(error, BrokenPipeError)
+    why = "it was closed before everything was written" if unread else error.strerror or str(error)
+    with contextlib.suppress(OSError):
+        print(f"tapedeck: standard output cannot be written: {why}", file=sys.stderr)
+    # The interpreter would try once more when it shuts down.
+    with contextlib.suppress(OSError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+    return UNREAD if unread else UNWRITTEN
