@@ -18,19 +18,25 @@ from app.autograd.special import PLAIN, Special, device_of
 from app.autograd.subject import Subject, backward_of, gradients_kept
 from app.drawing import bytes_text
 
-# How often a step is timed; the median counts.
+# How often a step is timed, without and with in turn; the median counts, and the spread tells what it is worth.
 REPEATS = 5
+FEWEST = 3  # rounds from which on a difference can be told from noise
 _NOT_CALLED = (nn.ModuleList, nn.ModuleDict, torch.jit.ScriptModule)
 
 
 @dataclass(frozen=True)
 class StepCost:
     """One forward and backward pass: bytes held for backward alone when forward is done, the most that was alive at
-    once (activations, gradients and what lies between), and the median of its seconds."""
+    once (activations, gradients and what lies between), and its seconds in each round."""
 
     held: int
     peak: int
-    seconds: float
+    times: tuple[float, ...]
+
+    @property
+    def seconds(self) -> float:
+        """The median of the rounds; 0 without any."""
+        return statistics.median(self.times) if self.times else 0.0
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,8 @@ class WhatIf:
     """One block checkpointed. `plain` is the step without it, `again` with it.
 
     `freed` are bytes less at the peak (below 0 where it costs some), `held_less` bytes less held when forward is done.
-    `slower` are the seconds that a step takes longer. `difference` is the largest relative difference of any gradient;
+    `slower` are the seconds that a step takes longer: the median of the differences of each round, which lie between
+    the two of `spread`. `difference` is the largest relative difference of any gradient;
     `equal` says that all are the same to the last bit. `remark` warns of what else changes.
     """
 
@@ -59,7 +66,22 @@ class WhatIf:
 
     @property
     def slower(self) -> float:
-        return self.again.seconds - self.plain.seconds
+        return statistics.median(self._apart) if self._apart else 0.0
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """The least and the greatest difference of a round, in seconds."""
+        return (min(self._apart), max(self._apart)) if self._apart else (0.0, 0.0)
+
+    @property
+    def measurable(self) -> bool:
+        """Whether a step took longer in every round, of enough of them. A checkpoint computes more and never less, so
+        rounds in which it was faster say how much else the machine had to do."""
+        return len(self._apart) >= FEWEST and self.spread[0] > 0
+
+    @property
+    def _apart(self) -> tuple[float, ...]:
+        return tuple(again - plain for plain, again in zip(self.plain.times, self.again.times, strict=True))
 
     @property
     def equal(self) -> bool:
@@ -68,17 +90,19 @@ class WhatIf:
     @property
     def sentence(self) -> str:
         """Bytes against time, and the setting of a training that does it."""
-        share = self.slower / self.plain.seconds if self.plain.seconds else 0.0
+        low, high = (f"{bound * 1000:+.1f}" for bound in self.spread)
+        rounds = f"{low} to {high} ms in {len(self._apart)} rounds"
+        if self.measurable:
+            time = f"{self.slower * 1000:+.1f} ms ({self.slower / self.plain.seconds:+.0%}; {rounds})"
+        else:
+            time = f"no measurable time more: the difference was {rounds}, so noise exceeds the effect"
         if self.freed:
             less = "less" if self.freed > 0 else "more"
             memory = f"{bytes_text(abs(self.freed))} {less} at the peak ({bytes_text(self.plain.peak)} without)"
         else:
             memory = f"as much at the peak as without ({bytes_text(self.plain.peak)})"
         grads = "the gradients are the same" if self.equal else f"gradients differ by up to {self.difference:.1e}"
-        text = (
-            f"With {self.path} checkpointed a step takes {memory} and "
-            f"{self.slower * 1000:+.1f} ms ({share:+.0%}); {grads}."
-        )
+        text = f"With {self.path} checkpointed a step takes {memory} and {time}; {grads}."
         if self.freed > 0:
             text += f" In training: recompute = {self.path}."
         return f"{text} {self.remark}".rstrip()
@@ -149,18 +173,20 @@ def _held(subject: Subject, special: Special) -> int:
         return graph.tape.held
 
 
-def _timed(subject: Subject, special: Special, repeats: int) -> tuple[float, float]:
-    """Median seconds of a step without and with; the two take turns, so that a busy machine slows both."""
+def _timed(subject: Subject, special: Special, repeats: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Seconds of a step without and with, of each round; the two take turns, and turns at being first, so that a busy
+    machine slows both."""
     found: tuple[list[float], list[float]] = ([], [])
     for number in range(repeats + 1):
-        for kind, seconds in zip((PLAIN, special), found, strict=True):
+        pair = list(zip((PLAIN, special), found, strict=True))
+        for kind, seconds in pair[::-1] if number % 2 else pair:
             began = time.perf_counter()
             _step(subject, kind)
             _finish(subject)
             if number:  # the first warms up
                 seconds.append(time.perf_counter() - began)
             _clear(subject.model)
-    return statistics.median(found[0]), statistics.median(found[1])
+    return tuple(found[0]), tuple(found[1])
 
 
 def _step(subject: Subject, special: Special) -> None:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from app.autograd.gradcheck_report import GradcheckReport
     from app.autograd.subject import Subject
 
-REPEATS = 3  # timings of a block that is checkpointed
 Make = Callable[[], "Subject"]
 Check = Callable[["Subject", Tape, Cancelled], "GradcheckReport"]
 
@@ -90,5 +89,5 @@ def measure_blocks(make: Make, rows: list[WhatIf], tell: Tell, cancelled: Cancel
         tell(f"Checkpointing {path} ({number} of {len(paths)})")
         if cancelled():
             break
-        rows.append(checkpointing.what_if(subject, path, repeats=REPEATS))
+        rows.append(checkpointing.what_if(subject, path))
     return rows

@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
     from app.autograd.checkpointing import WhatIf
 
-HEADS = ("Block", "Class", "Freed at the peak", "Held less", "Peak without", "Step takes", "Gradients", "Training")
+HEADS = ("Block", "Class", "Freed at the peak", "Held less", "Peak without", "Step takes (rounds)", "Gradients", "Training")
 
 
 def row_of(one: WhatIf, chosen: bool) -> tuple[str, ...]:
     """One block in figures."""
-    share = one.slower / one.plain.seconds if one.plain.seconds else 0.0
-    time = f"{one.slower * 1000:+.1f} ms ({share:+.0%})".replace("-", MINUS)
+    low, high = (f"{bound * 1000:+.1f}" for bound in one.spread)
+    time = f"{one.slower * 1000:+.1f} ms" if one.measurable else "within noise"
+    time = f"{time} ({low} to {high} ms)".replace("-", MINUS)
     grads = "equal" if one.equal else f"differ by {one.difference:.1e}"
     freed = f"{MINUS if one.freed < 0 else ''}{bytes_text(abs(one.freed))}"
     held = f"{MINUS if one.held_less < 0 else ''}{bytes_text(abs(one.held_less))}"
