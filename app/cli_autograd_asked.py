@@ -22,8 +22,8 @@ def add_options(batch: Any) -> None:
     batch.add_argument("--amp", choices=("bfloat16", "float16"), help="run net and loss under torch.autocast")
     batch.add_argument("--checkpoint", action="append", default=[], metavar="MODULE", help="run a module under "
                        "torch.utils.checkpoint")  # fmt: skip
-    batch.add_argument("--second-order", action="store_true", help="the graph below the gradient's norm, of a "
-                       "backward pass with create_graph=True")  # fmt: skip
+    batch.add_argument("--second-order", action="store_true", help="the graph below the square of the norm of the "
+                       "loss's gradient by all parameters, of a backward pass with create_graph=True")  # fmt: skip
 
 
 def refuse_options(options: argparse.Namespace) -> None:
@@ -65,6 +65,7 @@ def of_project(options: argparse.Namespace) -> int:
     project = cli.read(options)
     analysis = cli.sound(project, alone=options.random)
     from app.autograd.capture import CaptureError
+    from app.autograd.notes import notes_of_tape
     from app.autograd.whole_pass import play_through
     from app.data.sources import DataError
 
@@ -74,6 +75,7 @@ def of_project(options: argparse.Namespace) -> int:
     try:
         if options.out is not None or chosen.outputs:  # a graph is asked for, or whether they are there
             with inspection.hold_batch(job, labels, options=chosen, **given) as graph:
+                _print(list(notes_of_tape(graph.tape)) if chosen.second_order else [])
                 played, stopped = play_through(graph) if cli_autograd.plays(options) else (None, "")
                 if options.out is not None:
                     cli_autograd.write(graph.tape, options, None, played, stopped)

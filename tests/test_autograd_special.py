@@ -96,7 +96,7 @@ def test_the_second_order_graph_gives_the_gradient_of_the_gradients_norm() -> No
     assert len(tanh) == 1 and (tanh[0].layer, tanh[0].in_loss) == ("1.1", True)
     assert notes_of(tape, tanh[0])[0].startswith("A graph of second order: made while 1.1 ran backward")
     assert {"1.0", "1.2", "2"} <= {node.layer for node in made}
-    assert "double backward" in notes_of_tape(tape)[0]
+    assert "the square of the norm" in notes_of_tape(tape)[0]
 
 
 def test_a_gradient_that_never_changes_has_no_second_order() -> None:

@@ -8,10 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from app import resources
 from app.autograd.snippets import Limits, Snippet, SnippetAnswer
+from app.builder.analysis import analyse
+from app.inspection import batch_subject
 from app.main import main
+from app.own_layers import ops_of
+from app.preflight import job
+from app.project_file import read
 from tests.snippet_answers import ran
 from tests.test_autograd_replay_html import Page
 
@@ -104,11 +110,20 @@ def test_a_vector_at_an_output_in_autocast(tmp_path: Path) -> None:
     assert told["loss"] is None and math.isclose(first, math.sqrt(2), rel_tol=1e-3), "1 for each of two samples"
 
 
-def test_the_graph_of_a_gradient_is_played(tmp_path: Path) -> None:
+def test_the_graph_of_a_gradient_is_played_and_said_to_be_that_of_the_square(tmp_path: Path, capsys) -> None:
     out = tmp_path / "p.json"
     assert asked(DIGITS, "--batch", "2", "--second-order", "--play", "--out", str(out)) == 0
     told = json.loads(out.read_text())
     assert told["played"]["failed"] is None and len(told["played"]["order"]) == len(told["nodes"]) > 40
+    assert "the square of the norm" in capsys.readouterr().out
+    project = read(Path(DIGITS))
+    subject = batch_subject(job(project, analyse(project.graph, ops_of(project))), {}, batch=2)
+    with subject.hold() as graph:
+        weights = list(graph.model.parameters())
+        grads = torch.autograd.grad(graph.ends, weights, create_graph=True)
+        again = torch.autograd.grad(sum(grad.square().sum() for grad in grads), weights, allow_unused=True)
+    (leaf,) = (node["id"] for node in told["nodes"] if node["parameters"] == ["conv1.weight"])
+    assert math.isclose(told["played"]["node_norms"][str(leaf)], float(again[0].norm()), rel_tol=1e-4)
 
 
 def test_options_that_findings_leave_out_are_said(capsys: pytest.CaptureFixture[str]) -> None:

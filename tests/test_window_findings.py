@@ -177,6 +177,7 @@ def test_options_of_a_capture(window, qtbot, monkeypatch) -> None:
     second = next(node for node in window.room.tape.nodes if node.order == 2)
     window.room.reveal(second.id)
     assert "second order" in said(window)
+    assert window.room.head.root.text() == "‖grad‖².grad_fn" and "squared" in window.room.head.accessibleName()
     control.show()
     done(qtbot, control)
     words = control.page.left_out

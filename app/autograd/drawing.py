@@ -71,6 +71,8 @@ def summary(tape: Tape) -> str:
     parts = [f"{count:,} node{'s' if count != 1 else ''}"]
     if tape.loss is not None:
         parts.append(f"loss {tape.loss:.4g}")
+    if any(node.order > 1 for node in tape.nodes):
+        parts.append("backward of the squared gradient norm")
     parts.append(f"{bytes_text(tape.held)} held for backward")
     return " · ".join(parts)
 

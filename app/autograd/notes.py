@@ -25,6 +25,12 @@ _BY_NAME = {
 }
 
 
+SECOND_ORDER = (
+    "Second order: backward starts at the square of the norm of the loss's gradient by all parameters, so what arrives "
+    "at a parameter is the gradient of that square and not of the norm."
+)
+
+
 def notes_of(tape: Tape, node: TapeNode) -> tuple[str, ...]:
     """What to tell a person about a node of the tape besides its name; empty for an ordinary one."""
     return tuple(_notes(tape, node))
@@ -58,7 +64,7 @@ def notes_of_tape(tape: Tape) -> tuple[str, ...]:
         pieces = "one node" if compiled == 1 else f"{compiled} nodes, one for each piece between breaks of the graph"
         found.append(f"torch.compile: the net is {pieces}.")
     if any(node.order > 1 for node in tape.nodes):
-        found.append("The end is the square of the gradient's norm: this is the graph of a double backward.")
+        found.append(SECOND_ORDER)
     if tape.loss is None and len(tape.roots) > 1:
         found.append(f"{len(tape.roots)} outputs: backward takes a vector for each, and adds up where they meet.")
     return tuple(found)

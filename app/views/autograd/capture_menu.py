@@ -92,7 +92,8 @@ class CaptureMenu(QMenu):
         self._check(self, "amp", "AMP: autocast to bfloat16", now.amp == "bfloat16",
                     lambda on: self._set(amp="bfloat16" if on else ""))  # fmt: skip
         self._blocks(now)
-        self._check(self, "second_order", "Second order: create_graph=True", now.second_order,
+        second = "Second order: square of the gradient's norm (create_graph=True)"
+        self._check(self, "second_order", second, now.second_order,
                     lambda on: self._set(second_order=on, compile=now.compile and not on))  # fmt: skip
         self._check(self, "compile", "Compile: torch.compile with aot_eager", now.compile,
                     lambda on: self._set(compile=on, second_order=now.second_order and not on))  # fmt: skip

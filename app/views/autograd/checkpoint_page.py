@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from app.autograd.checkpointing import WhatIf
 
-HEADS = ("Block", "Class", "Freed at the peak", "Held less", "Peak without", "Step takes (rounds)", "Gradients", "Training")
+HEADS = ("Block", "Class", "Freed at the peak", "Held less", "Peak without", "Step takes (rounds)", "Gradients",
+         "Training")  # fmt: skip
 
 
 def row_of(one: WhatIf, chosen: bool) -> tuple[str, ...]:

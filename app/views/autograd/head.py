@@ -107,7 +107,9 @@ class Head(QWidget):
             self._fit()
 
     def set_summary(self, text: str, tape: Tape) -> None:
-        self.root.setText("loss.grad_fn" if tape.loss is not None else "output.grad_fn")
+        second = any(node.order > 1 for node in tape.nodes)
+        end = "‖grad‖²" if second else "loss" if tape.loss is not None else "output"
+        self.root.setText(f"{end}.grad_fn")
         self._text = text
         self.summary.setToolTip(text)
         self.setAccessibleName(text)
