@@ -91,7 +91,7 @@ def test_one_that_is_killed_ends_the_others_and_is_told_in_one_line(marks, capfd
             os.kill(next(p for p in marked(marks[0]) if b"RANK=0" in _environment(p)), signal.SIGKILL)
     assert isinstance(event, Failed)
     assert "One of the 2 processes failed after step" in event.message and "SIGKILL" in event.message
-    assert "No checkpoint was taken" in event.cure and not capfd.readouterr().err
+    assert "No checkpoint had been taken" in event.cure and not capfd.readouterr().err
 
 
 def _environment(pid: int) -> list[bytes]:
