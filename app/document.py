@@ -58,7 +58,10 @@ class Document(QObject):
 
     def open(self, path: Path) -> None:
         """Open a file. Raises `project_file.ProjectFileError` or OSError, and then the open project stays."""
-        project, digest = project_file.read_with_digest(path)
+        self.take(path, *project_file.read_with_digest(path))
+
+    def take(self, path: Path, project: Project, digest: str) -> None:
+        """Open what was read from a file; `digest` is that of the file."""
         self._replace(project, path, digest)
 
     def restore(self, project: Project, path: Path | None, on_disk: str | None) -> None:

@@ -18,13 +18,13 @@ from pathlib import Path
 
 import msgspec
 
-from app import atomic, file_lock, leftovers, project_file, weights_files
+from app import atomic, file_lock, leftovers, project_file, project_limits, weights_files
 from app.project import Project
 from app.project_file import ProjectFileError
 
 VERSION = 1
 JOURNAL, LOCK, PAINTING, DAMAGED = ".journal", ".lock", ".painting", "damaged"
-LARGEST = project_file.LARGEST_FILE + (1 << 20)
+LARGEST = project_limits.LARGEST_FILE + (1 << 20)
 KEPT = 30 * 24 * 3600.0  # seconds that a damaged journal is kept
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.builder.problems import Cure, Problem, SetTraining
 from app.data.spec import SourceSpec
-from app.net_paths import is_known, layers_of
+from app.net_paths import Layers
 from app.project import Project
 from app.training import rates
 from app.training.choices import CLOSURE, PLATEAU, SCHEDULERS
@@ -94,14 +94,14 @@ def _paths(project: Project, analysis: Analysis) -> Iterator[Problem]:
     training = project.training
     if not (training.recompute or training.groups):
         return
-    layers = layers_of(project, analysis)
-    gone = [path for path in training.recompute if not is_known(path, layers)]
+    layers = Layers(project, analysis)
+    gone = [path for path in training.recompute if not layers.has(path)]
     if gone:
         left = tuple(path for path in training.recompute if path not in gone)
         reason = f"The forward of {', '.join(gone[:6])} was to be run anew in backward. Renamed or removed since?"
         cures = _set(f"Take {gone[0] if len(gone) == 1 else 'them'} out", "recompute", left)
         yield Problem("error", None, f"The net has no layer {gone[0]}, which recompute names", reason, cures=cures)
-    lost = [group.path for group in training.groups if not is_known(group.path, layers)]
+    lost = [group.path for group in training.groups if not layers.has(group.path)]
     if lost:
         left_groups = tuple(group for group in training.groups if group.path not in lost)
         reason = f"Groups of parameters name {', '.join(lost[:6])}. A layer was renamed or removed since."

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from app import atomic, file_lock, regular_files
+from app import atomic, file_lock, project_limits, regular_files
 from app.builder.catalog import catalog
 from app.origin import KeptFile, Origin
 from app.project import Project
@@ -39,7 +39,6 @@ from app.training.config import StartWeights
 from app.weights_files import origin_beside, weights_beside
 
 VERSION = 2
-LARGEST_FILE = 64 * 2**20
 
 # A file of version n is lifted to n + 1 by the function under n, on plain data, and so on up to VERSION.
 # Version 2 brought blocks, comments, bends, shared modules, repeats, initialisation: all of them may be absent.
@@ -90,9 +89,7 @@ def read_with_digest(path: Path) -> tuple[Project, str]:
     """The project in a file, and the digest of the bytes that it was read from. Raises as `read`."""
     regular_files.check(path)
     with path.open("rb") as file:
-        data = file.read(LARGEST_FILE + 1)
-    if len(data) > LARGEST_FILE:
-        raise ProjectFileError(f"{path.name} is larger than {LARGEST_FILE >> 20} MiB, which no project is")
+        data = file.read(project_limits.LARGEST_FILE + 1)
     try:
         return _anchored(loads(data), path.parent), hashlib.sha256(data).hexdigest()
     except ProjectFileError as error:
@@ -111,7 +108,7 @@ def version_of(path: Path) -> int | None:
     if not path.is_file():
         return None
     with path.open("rb") as file:
-        data = file.read(LARGEST_FILE + 1)
+        data = file.read(project_limits.LARGEST_FILE + 1)
     try:
         return _versions.decode(data.removeprefix(BYTE_ORDER_MARK)).tapedeck
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -248,6 +245,8 @@ def _beside(name: str, folder: Path) -> str:
 
 def loads(data: bytes) -> Project:
     """The project in the bytes of a file; raises ProjectFileError."""
+    if words := project_limits.beyond_text(data):
+        raise ProjectFileError(words)
     try:
         raw = msgspec.json.decode(data.removeprefix(BYTE_ORDER_MARK))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -262,6 +261,8 @@ def loads(data: bytes) -> Project:
         version = raw["tapedeck"]
     if version != VERSION:
         raise ProjectFileError(f"there never was a version {version} of project files")
+    if words := project_limits.beyond(raw):
+        raise ProjectFileError(words)
     try:
         record = msgspec.convert(raw, _ProjectRecord)
     except msgspec.ValidationError as error:
@@ -299,7 +300,7 @@ def _readable(raw: Any) -> Any:
 
 
 def _project(record: _ProjectRecord) -> Project:
-    blocks, ops = blocks_from(record.blocks, catalog())
+    blocks, ops = blocks_from(record.blocks, catalog(), record.graph)
     graph = graph_from(record.graph, ops)
     return Project(
         name=record.name,

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Protocol
 
 import msgspec
 
-from app.builder import literals
-from app.builder.blocks import Block, Blocks, contained, with_blocks
+from app.builder import limits, literals
+from app.builder.blocks import Block, Blocks, circling, with_blocks
 from app.builder.catalog import Catalog, Param
 from app.builder.expressions import expressions
 from app.builder.graph import Edge, Graph, Init, Node, Tie
@@ -217,9 +217,9 @@ def sheet_parts(record: SheetRecord, graph: Graph, place: str) -> dict[str, Any]
     }  # fmt: skip
 
 
-def blocks_from(records: list[BlockRecord], ops: Catalog) -> tuple[Blocks, Catalog]:
+def blocks_from(records: list[BlockRecord], ops: Catalog, network: GraphRecord) -> tuple[Blocks, Catalog]:
     """The blocks of a file and the catalog that has them. Ports are known once every block has its nodes, so wires
-    and values are checked after that."""
+    and values are checked after that. With the `network` around them they are within the bounds of a drawing."""
     drafts: dict[str, Block] = {}
     for i, record in enumerate(records):
         place = f"$.blocks[{i}]"
@@ -228,9 +228,7 @@ def blocks_from(records: list[BlockRecord], ops: Catalog) -> tuple[Blocks, Catal
         params = tuple(_block_param(param, f"{place}.params[{n}]") for n, param in enumerate(record.params))
         nodes = _nodes(record.graph.nodes, f"{place}.graph.nodes")
         drafts[record.name] = Block(record.name, Graph(nodes), params=params, note=record.note)
-    for i, name in enumerate(drafts):
-        if name in contained(name, drafts):
-            raise ProjectFileError(f"the block {name:.60} contains itself - at `$.blocks[{i}]`")
+    _check_nesting(network, drafts)
     ops = with_blocks(ops, FrozenMap(drafts))
     whole = {}
     for i, record in enumerate(records):
@@ -238,6 +236,16 @@ def blocks_from(records: list[BlockRecord], ops: Catalog) -> tuple[Blocks, Catal
         parts = sheet_parts(record, graph, f"$.blocks[{i}]")
         whole[record.name] = replace(drafts[record.name], graph=graph, **parts)
     return FrozenMap(whole), ops
+
+
+def _check_nesting(network: GraphRecord, drafts: Mapping[str, Block]) -> None:
+    places = {name: f"$.blocks[{i}]" for i, name in enumerate(drafts)}
+    if inner := circling(drafts):
+        raise ProjectFileError(f"the block {inner:.60} contains itself - at `{places[inner]}`")
+    try:
+        limits.check_nesting((Node(n.id, n.op, n.name, repeat=n.repeat) for n in network.nodes), drafts)
+    except limits.TooLarge as error:
+        raise ProjectFileError(f"{error} - at `{places.get(error.block, '$.graph')}`") from error
 
 
 def _block_param(record: ParamRecord, place: str) -> Param:

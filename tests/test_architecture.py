@@ -32,7 +32,7 @@ LEAVES = """
 PURE = """
     project project_file run_file sheet_file journal journal_writer library trust own_layers preflight several_outputs
     net_paths knob_checks cpu_threads inspection random_batch examples early_imports builder data origin drawing_digest
-    synthetic_data
+    synthetic_data project_limits
     training telemetry autograd export drawing layout graphviz_export state_dicts start_weights weights_files runs
     remote
 """
@@ -93,10 +93,12 @@ ARROWS = {
     "random_batch": "training",  # inputs and targets of a net's own shapes, and the loss that takes them
     "examples": "project project_file preflight builder data.sources",  # what is said of an example before it is opened
     "run_file": "sheet_file data.config training.config",
-    "project_file": "project origin run_file sheet_file builder data.config training.config weights_files",
+    "project_limits": "builder.limits",  # how much a file may hold, counted before anything is made of it
+    "project_file": "project origin run_file sheet_file builder data.config training.config weights_files"
+    " project_limits",
     "sheet_file": "builder",
     "library": "project project_file builder",  # blocks that a person keeps are project files
-    "journal": "project project_file weights_files",  # unsaved work of a window, for after a crash
+    "journal": "project project_file project_limits weights_files",  # unsaved work of a window, for after a crash
     "journal_writer": "journal",  # on a thread of its own
     "trust": "",  # hashes that a person said may run
     "own_layers": "project trust builder data",  # which files of a project may run where no window asks

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app import project_file
+from app import project_file, project_limits
 from app.builder.analysis import analyse
 from app.builder.catalog import catalog
 from app.builder.graph import Edge, Graph, Init, Node
@@ -363,10 +363,10 @@ def test_any_bytes_are_told(data: bytes) -> None:
 
 
 def test_a_file_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(project_file, "LARGEST_FILE", 2**20)
+    monkeypatch.setattr(project_limits, "LARGEST_FILE", 2**20)
     path = tmp_path / "net.tape"
     path.write_bytes(b" " * (2**20 + 1))
-    with pytest.raises(ProjectFileError, match="net.tape is larger than 1 MiB, which no project is"):
+    with pytest.raises(ProjectFileError, match="net.tape: it is larger than 1 MiB, which no project is"):
         read(path)
 
 

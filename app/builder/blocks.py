@@ -64,7 +64,7 @@ def block_of(op: str) -> str:
 
 def used(graph: Graph) -> tuple[str, ...]:
     """The names of the blocks that have instances in a graph, each once, in order."""
-    return tuple(dict.fromkeys(name for node in graph.nodes.values() if (name := block_of(node.op))))
+    return tuple(name for op in graph.ops if (name := block_of(op)))
 
 
 def contained(name: str, blocks: Mapping[str, Block]) -> tuple[str, ...]:
@@ -89,14 +89,40 @@ def contained(name: str, blocks: Mapping[str, Block]) -> tuple[str, ...]:
     return tuple(order)
 
 
+def innermost_first(blocks: Mapping[str, Block]) -> tuple[str, ...]:
+    """Names of blocks in an order in which each comes after those inside it; those that contain a ring are left out."""
+    inside = {name: [inner for inner in used(block.graph) if inner in blocks] for name, block in blocks.items()}
+    waiting = {name: len(inner) for name, inner in inside.items()}
+    around: dict[str, list[str]] = {name: [] for name in blocks}
+    for name, inner in inside.items():
+        for one in inner:
+            around[one].append(name)
+    order = [name for name, count in waiting.items() if not count]
+    for name in order:  # grows while it is walked
+        for outer in around[name]:
+            waiting[outer] -= 1
+            if not waiting[outer]:
+                order.append(outer)
+    return tuple(order)
+
+
+def circling(blocks: Mapping[str, Block]) -> str:
+    """The first block that contains itself, at whatever depth, "" if none does."""
+    stuck = blocks.keys() - set(innermost_first(blocks))
+    return next((name for name in blocks if name in stuck and name in contained(name, blocks)), "")
+
+
 def would_contain_itself(blocks: Mapping[str, Block], outer: str, inner: str) -> bool:
     """Whether an instance of `inner` on the sheet of `outer` would make a block contain itself."""
     return inner == outer or outer in contained(inner, blocks)
 
 
-def spec_of(block: Block, blocks: Mapping[str, Block]) -> OpSpec:
-    """The op that a block is. An input takes whatever its inside takes; its kind shows when shapes are known."""
-    inside = contained(block.name, blocks)
+def spec_of(block: Block, blocks: Mapping[str, Block], inside: tuple[str, ...] | None = None) -> OpSpec:
+    """The op that a block is. An input takes whatever its inside takes; its kind shows when shapes are known.
+
+    `inside` are the blocks that it contains, where the caller knows them.
+    """
+    inside = contained(block.name, blocks) if inside is None else inside
     if block.name in inside:  # no class could be; the file and the edits refuse it
         return OpSpec(key=block.key, kind="unknown", target="", label=block.name, category="block", stem="unknown")
     stem = "".join(f"_{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(block.name))
@@ -125,7 +151,11 @@ def with_blocks(catalog: Catalog, blocks: Blocks) -> Catalog:
     for base, known, made in _made:
         if base is catalog and known is blocks:
             return made
-    made = catalog.plus(spec_of(block, blocks) for block in blocks.values())
+    inside: dict[str, tuple[str, ...]] = {}
+    for name in innermost_first(blocks):
+        inner = (part for one in used(blocks[name].graph) if one in blocks for part in (*inside[one], one))
+        inside[name] = tuple(dict.fromkeys(inner))
+    made = catalog.plus(spec_of(block, blocks, inside.get(name)) for name, block in blocks.items())
     _made[:] = [(catalog, blocks, made), *_made[: _KEPT - 1]]
     return made
 

@@ -99,6 +99,11 @@ class Graph:
         """Edges by source."""
         return _grouped(self.edges, lambda edge: edge.source)
 
+    @cached_property
+    def ops(self) -> tuple[str, ...]:
+        """The ops of the nodes, each once, in order."""
+        return tuple(dict.fromkeys(node.op for node in self.nodes.values()))
+
     def into(self, node: str) -> tuple[Edge, ...]:
         return self.incoming.get(node, ())
 

@@ -13,6 +13,7 @@ from app.document import Document
 from app.project_file import ChangedOnDisk, ProjectFileError
 from app.resources import path as resource_path
 from app.settings import Settings
+from app.views import reading
 
 FILTER = "Tapedeck project (*.tape)"
 
@@ -55,14 +56,17 @@ class Files(QObject):
     def open(self, path: Path) -> bool:
         """Open a file; False, with a word, if it cannot be, and then the open project stays."""
         try:
-            self._document.open(path)
+            read = reading.read(path, self._window)
         except ProjectFileError as error:
-            self.refused.emit(f"{path.name} cannot be opened", str(error))
+            self.refused.emit(f"{path.name} cannot be opened", str(error).removeprefix(f"{path.name}: "))
             return False
         except OSError as error:
             self._settings.forget_recent(path)
             self.refused.emit(f"{path.name} cannot be opened", f"{error.strerror or error}: {path}")
             return False
+        if read is None:
+            return False
+        self._document.take(path, *read)
         self._settings.add_recent(path)
         leftovers.sweep_aside(path.parent)  # what a program that was killed while it saved has left
         return True

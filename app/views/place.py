@@ -9,7 +9,7 @@ from typing import cast
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QUndoStack
 
-from app.builder import block_edits
+from app.builder import block_edits, limits
 from app.builder.blocks import Block, BlockError, block_of
 from app.builder.catalog import Catalog
 from app.builder.sheet import Sheet
@@ -48,14 +48,29 @@ def reachable(project: Project, way: Way) -> Way:
 def way_to(project: Project, block: str) -> Way | None:
     """The shortest way to an instance of a block, None if none can be reached from the network."""
     ways: list[tuple[Way, Sheet]] = [(NETWORK, project)]
+    seen: set[str] = set()
     for way, sheet in ways:
         for node in sheet.graph.nodes.values():
             name = block_of(node.op)
             if name and name == block:
                 return (*way, (node.id, 0))
-            if name in project.blocks and len(way) < len(project.blocks):
+            if name in project.blocks and name not in seen:  # another instance leads to the same, on no shorter way
+                seen.add(name)
                 ways.append(((*way, (node.id, 0)), project.blocks[name]))
     return None
+
+
+def _beyond(after: Project, before: Project) -> str:
+    """Why an edit makes a project larger than a file may be, "" where it does not, or where it was too large before."""
+    try:
+        limits.check(after.graph, after.blocks)
+    except limits.TooLarge as error:
+        try:
+            limits.check(before.graph, before.blocks)
+        except limits.TooLarge:
+            return ""
+        return str(error)
+    return ""
 
 
 class Place(QObject):
@@ -170,6 +185,9 @@ class SheetDocument(QObject):
                 whole = block_edits.with_sheet(whole, block_edits.NETWORK, sheet)
         except BlockError as error:
             self.refused.emit(str(error))
+            return
+        if words := _beyond(whole, self.whole.project):
+            self.refused.emit(words)
             return
         self.whole.apply(text, whole, merge)
 

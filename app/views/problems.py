@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QPoint, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QPoint, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QContextMenuEvent, QGuiApplication, QKeyEvent, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 ROW = 46
 MOST = 200
+AT_ONCE, A_TURN = 10, 8  # rows that are made at once, and in a turn of the event loop after that
 _NAME_LEFT, _NAME_LEAST, _NAME_MOST = 58, 60, 180
 _STATES = {"error": ("error", "error"), "warning": ("warning", "warn"), "info": ("info", "text3")}
 
@@ -188,6 +190,9 @@ class ProblemsPanel(QWidget):
         self._shown: tuple[tuple[Problem, str], ...] | None = None
         self._counts = (0, 0)
         self.rows: list[ProblemRow] = []
+        self._waiting: Iterator[tuple[Problem, str]] = iter(())
+        self._turn = QTimer(self, singleShot=True, interval=1, timeout=lambda: self._add(A_TURN))
+        self._filling: Analysis | None = None
         self.ok_line = label("", "label", "text3", wrap=True)
         self._ok_icon = Glyph("check", size=15)
         inside = QWidget()
@@ -245,7 +250,19 @@ class ProblemsPanel(QWidget):
             row.hide()
             row.deleteLater()
         self.rows = []
-        for problem, name in shown[:MOST]:
+        self._waiting = iter(shown[:MOST])
+        self._turn.stop()
+        self._filling = analysis
+        self._add(max(AT_ONCE, 0 if focused is None else focused + 1))
+        if focused is not None and self.rows:  # the row that was mended is gone; stay in the list
+            self.rows[min(focused, len(self.rows) - 1)].setFocus()
+        self._mark()
+
+    def _add(self, count: int) -> None:
+        """Make the next rows. The others come in turns: 200 at once would hold the window up."""
+        analysis, first = self._filling, len(self.rows)
+        assert analysis is not None
+        for problem, name in islice(self._waiting, count):
             node = analysis.graph.nodes[problem.node] if name and problem.node else None
             category = self._catalog.of(analysis.graph, node).category if node else ""
             row = ProblemRow(problem, name, category)
@@ -257,9 +274,10 @@ class ProblemsPanel(QWidget):
         width = max((row.natural_name_width() for row in self.rows), default=_NAME_LEAST)
         for row in self.rows:
             row.name_width = width
-        if focused is not None and self.rows:  # the row that was mended is gone; stay in the list
-            self.rows[min(focused, len(self.rows) - 1)].setFocus()
-        self._mark()
+        if len(self.rows) - first == count:
+            self._turn.start()
+        if first:
+            self._mark()
 
     def _say_fine(self, analysis: Analysis, problems: Sequence[Problem]) -> None:
         total = len(analysis.graph.nodes)

@@ -23,6 +23,7 @@ from app.views.canvas.finder import Finder
 from app.views.canvas.folding import Folding
 from app.views.canvas.geometry import bounds
 from app.views.canvas.glide import Glide
+from app.views.canvas.growth import Growth
 from app.views.canvas.hand import Hand
 from app.views.canvas.hit import Hit
 from app.views.canvas.menus import menu_for
@@ -77,7 +78,10 @@ class Canvas(QWidget):
         self.scene = CanvasScene(catalog, self)
         self.commands = Commands(document, selection, catalog, self.scene, self)
         self.view = CanvasView(self.scene, self.commands, selection, self)
-        self._unveiling = Unveiling(self.view, self.scene.nodes_item, self._frame_once)
+        self.growth = Growth(self.scene, self.view, self)
+        self._unveiling = Unveiling(
+            self.view, self.scene.nodes_item, self._frame_once, lambda: self.growth.growing
+        )
         self.scroll = AutoScroll(self.view)
         self.glide = Glide(self.scene, self)
         self.hand = Hand(self)
@@ -153,6 +157,9 @@ class Canvas(QWidget):
         view.menu_wanted.connect(self.open_menu)
         view.menu_key.connect(self.hand.open_menu)
         view.dragging.connect(self._dragging)
+        self.growth.said.connect(lambda words: self.say(words))
+        self.growth.began.connect(self._began)
+        self.growth.grown.connect(self._refresh)
         view.focus_ring.connect(self.ring.setVisible)
         self.zoom_control.out.clicked.connect(lambda: view.zoom_by(0.8))
         self.zoom_control.into.clicked.connect(lambda: view.zoom_by(1.25))
@@ -175,7 +182,7 @@ class Canvas(QWidget):
 
     def set_analysis(self, analysis: Analysis) -> None:
         """Show shapes, parameter counts and problems."""
-        self.scene.set_analysis(analysis)
+        self.growth.learn(analysis)
         if self._running:
             self._show_widths()
         self.callouts.show()
@@ -282,7 +289,7 @@ class Canvas(QWidget):
             if self.view.busy:
                 self.view.cancel_gesture()
             self.glide.finish()
-            self.scene.show_project(after)
+            self.growth.show(after)
             kept = self.selection.ids & frozenset(after.graph.nodes)
             if kept != self.selection.ids:
                 self.selection.set(kept, self)
@@ -295,6 +302,11 @@ class Canvas(QWidget):
         self._unveiling.veil()
         self._framed = False
         self.selection.set((), self)
+
+    def _began(self) -> None:
+        """A large sheet comes: it is painted when all of it is there, and shown whole."""
+        self._framed = False
+        self._unveiling.veil()
 
     def _frame_once(self) -> None:
         if not self._framed and (self.scene.nodes or self.scene.notes.items) and self.isVisible():

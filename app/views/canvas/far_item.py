@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtCore import QPointF, QRectF, Qt, QTimer
 from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen
 from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 BUNDLE = 64
 INSIDE = 4000  # nodes of a bundle, those seen in it included
 RING = 2  # pixels of the screen
+SLICE = 0.02  # seconds of a painting for bundles that are made anew
 
 T = TypeVar("T")
 B = TypeVar("B", bound="_Bundle")
@@ -40,6 +42,7 @@ class _Bundle(Generic[T]):
     def __init__(self, members: list[T]) -> None:
         self.members = members
         self.stale = True
+        self.made = False
         self.area = QRectF()
 
 
@@ -67,7 +70,7 @@ class NodeBundle(_Bundle["NodeItem"]):
             if ring is not None:
                 self.rings[ring.rgba()].append(item.body)
         self.area = bounds([item.body for item in self.members])
-        self.stale = False
+        self.stale, self.made = False, True
 
 
 class WireBundle(_Bundle["WireItem"]):
@@ -79,7 +82,7 @@ class WireBundle(_Bundle["WireItem"]):
             if item.isVisible():
                 self.lines[item.far_color(now).rgba()].addPath(item.way.path)
         self.area = bounds([item.extent for item in self.members])
-        self.stale = False
+        self.stale, self.made = False, True
 
 
 class FarItem(QGraphicsItem):
@@ -95,6 +98,8 @@ class FarItem(QGraphicsItem):
         self._bundles: dict[object, NodeBundle | WireBundle] = {}
         self._grouped = True
         self._margin = 0.0
+        self._rest = QTimer(singleShot=True, interval=1)
+        self._rest.timeout.connect(lambda: self.update())
         self.setVisible(False)
         self.setFlag(QGraphicsItem.GraphicsItemFlag.ItemUsesExtendedStyleOption)
         self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
@@ -110,11 +115,15 @@ class FarItem(QGraphicsItem):
         self._bundles = {item: bundle for bundle in (*self._nodes, *self._wires) for item in bundle.members}
         self._grouped = True
 
-    def touch(self, item: object, area: QRectF) -> None:
-        """An item looks different within an area."""
+    def mark(self, item: object) -> None:
+        """An item looks different; where is told for all at once."""
         bundle = self._bundles.get(item)
         if bundle is not None:
             bundle.stale = True
+
+    def touch(self, item: object, area: QRectF) -> None:
+        """An item looks different within an area."""
+        self.mark(item)
         if self.isVisible():
             margin = self._margin
             self.update(area.adjusted(-margin, -margin, margin, margin))
@@ -144,24 +153,32 @@ class FarItem(QGraphicsItem):
     def boundingRect(self) -> QRectF:
         return EVERYWHERE
 
+    def _make_stale(self, now: Theme) -> None:
+        """Make bundles anew that look different. Of very many the rest is left to the next paintings."""
+        end = perf_counter() + SLICE
+        for bundle in (*self._nodes, *self._wires):
+            if bundle.stale:
+                bundle.make(now)
+                if perf_counter() > end:
+                    self._rest.start()
+                    return
+
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
         now = theme.current()
         self._catch_up(option.exposedRect)  # type: ignore[attr-defined]
         if not self._grouped:
             self._group()
-        for bundle in (*self._nodes, *self._wires):
-            if bundle.stale:
-                bundle.make(now)
+        self._make_stale(now)
         margin = 2 * RING / painter.worldTransform().m11()
         area = option.exposedRect.adjusted(-margin, -margin, margin, margin)  # type: ignore[attr-defined]
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         painter.setBrush(Qt.BrushStyle.NoBrush)
         for wires in self._wires:
-            if wires.area.intersects(area):
+            if wires.made and wires.area.intersects(area):
                 for color, path in wires.lines.items():
                     painter.strokePath(path, _thin(color, 1))
         painter.setPen(Qt.PenStyle.NoPen)
-        nodes = [bundle for bundle in self._nodes if bundle.area.intersects(area)]
+        nodes = [bundle for bundle in self._nodes if bundle.made and bundle.area.intersects(area)]
         for bundle in nodes:
             if bundle.frames:
                 painter.setBrush(theme.mix(now.canvas, now.raised, GROUND))

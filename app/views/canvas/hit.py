@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QPointF, QRectF
 
 from app.builder.graph import Edge
 from app.views.canvas.faces import Pin
+from app.views.canvas.geometry import PORT_REACH
+from app.views.canvas.painter import SIMPLE
+
+if TYPE_CHECKING:
+    from app.views.canvas.scene import CanvasScene
 
 
 @dataclass(frozen=True)
@@ -28,3 +36,27 @@ class Hit:
 
 
 NOTHING = Hit()
+
+
+def hit_in(scene: CanvasScene, point: QPointF, zoom: float) -> Hit:
+    """What is at a point of a scene: ports before nodes before wires."""
+    reach = max(PORT_REACH, min(PORT_REACH / zoom, 18.0))
+    near = QRectF(point.x() - reach, point.y() - reach, 2 * reach, 2 * reach)
+    found = [scene.nodes[node] for node in scene.index.inside(near)]
+    under = sorted(found, key=lambda item: item.level, reverse=True)
+    for item in under:
+        port = item.port_at(point, reach)
+        if port is not None:
+            return Hit(item.node, port[2], port[0])
+    for item in under:
+        if item.body.contains(point):
+            way, folds = item.within(point)
+            return Hit(item.node, inside=way, folds=folds and zoom >= SIMPLE)
+    bend = scene.bends.at(point, zoom)
+    if bend is not None:
+        return Hit(wire=bend[0], bend=bend[1])
+    wire = scene.wiring.at(point)
+    if wire is not None:
+        return Hit(wire=wire)
+    note = scene.notes.at(point, zoom)
+    return Hit(note=note[0], grip=note[1]) if note is not None else NOTHING

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import perf_counter
+
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent, QPen, QPixmap
 from PySide6.QtWidgets import QWidget
@@ -73,7 +75,10 @@ class Minimap(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         now = theme.current()
         if self._picture is None:
+            began = perf_counter()
             self._picture = self._draw()
+            # The picture of a very large drawing is made seldom, so that it takes no more than a tenth of the time.
+            self._timer.setInterval(max(DELAY, round(10_000 * (perf_counter() - began))))
         painter = start(self)
         box(painter, QRectF(self.rect()), 6, now.panel, now.line2)
         painter.drawPixmap(0, 0, self._picture)

@@ -71,6 +71,12 @@ class Places:
         self.index.remove(node)
         self.adrift.discard(node)
 
+    def clear(self) -> None:
+        """All nodes are gone."""
+        self.index.clear()
+        self.adrift.clear()
+        self.positions, self._whole = FrozenMap(), None
+
     def _put(self, node: str, place: QPointF, swept: list[QRectF]) -> None:
         if node in self.index:
             swept.append(self.index[node])
@@ -91,6 +97,17 @@ class Places:
     def sizes(self) -> dict[str, Size]:
         """The sizes of the nodes, for whoever lays out."""
         return {node: item.geometry.size for node, item in self._nodes.items()}
+
+    def free_spot(self, size: Size, middle: QPointF) -> QPointF:
+        """The nearest point below `middle` where a node of a size has room about it."""
+        area = QRectF(0, 0, size.width + 16, size.height + 16)
+        area.moveCenter(middle)
+        for _ in range(len(self._nodes) + 1):
+            found = self.index.inside(area)
+            if not found:
+                break
+            area.moveTop(max(self._nodes[node].body.bottom() for node in found) + 8)
+        return area.center()
 
     def whole(self) -> QRectF:
         """The rectangle about all nodes."""

@@ -18,8 +18,8 @@ from app.views.canvas.bend_items import BendDots
 from app.views.canvas.difference import differing, moved
 from app.views.canvas.faces import Face, Problems, face_of, learnt_of, problems_by_node
 from app.views.canvas.far_item import FarItem
-from app.views.canvas.geometry import PORT_REACH, bounds, shape_of
-from app.views.canvas.hit import NOTHING, Hit
+from app.views.canvas.geometry import bounds, shape_of
+from app.views.canvas.hit import Hit, hit_in
 from app.views.canvas.near_item import Layer, NodesItem, WiresItem
 from app.views.canvas.node_item import NodeItem
 from app.views.canvas.notes import Notes, subtotals
@@ -30,6 +30,7 @@ from app.views.canvas.wiring import Wiring
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
+CLEARED = 500  # nodes; fewer are taken away one by one
 
 
 class CanvasScene(QGraphicsScene):
@@ -47,6 +48,7 @@ class CanvasScene(QGraphicsScene):
         self.places = Places(self.nodes)
         self.index = self.places.index
         self._drawn_positions: Positions = FrozenMap()
+        self.coming: Positions | None = None  # of all nodes, while the sheet comes in turns
         self._unfolded: frozenset[str] = frozenset()
         self._touched: int | None = None  # how often in the change under way
         self._near = Layer()
@@ -70,7 +72,7 @@ class CanvasScene(QGraphicsScene):
     @property
     def positions(self) -> Positions:
         """A place for each node, those included that the project has none for."""
-        return self.places.positions
+        return self.places.positions if self.coming is None else self.coming
 
     def set_zoom(self, zoom: float) -> None:
         """From afar everything is painted at once and simply."""
@@ -86,6 +88,7 @@ class CanvasScene(QGraphicsScene):
         if self._touched is not None:
             self._touched += 1
             if self._touched > MANY:  # see `_change`
+                self._far.mark(item)
                 return
         if self._near.isVisible():
             self._wires_item.update(area)
@@ -102,13 +105,15 @@ class CanvasScene(QGraphicsScene):
             if self._touched > MANY:
                 self._wires_item.update()
                 self.nodes_item.update()
-                self._far.forget()
+                self._far.update()
             self._touched = None
 
     # --- The project
 
     def show_project(self, project: Sheet) -> None:
         """Bring the items in line with a project. Nodes without a place are shown where `complete` puts them."""
+        if len(self.nodes) > CLEARED and 20 * len(self.nodes.keys() & project.graph.nodes.keys()) < len(self.nodes):
+            self._clear()
         before, after = self.graph, project.graph
         noted, led = self.notes.show(project.comments), self.bends.show(project.bends)
         folded, self._unfolded = self._unfolded ^ project.unfolded, project.unfolded
@@ -125,13 +130,21 @@ class CanvasScene(QGraphicsScene):
         self._notes_changed()
         self.redrawn.emit()
 
+    def _clear(self) -> None:
+        """Let go of a large sheet of which hardly anything stays: node by node would take long."""
+        for part in (self.wiring, self.places, self.nodes):
+            part.clear()
+        self.graph, self.selected_wires, self.hovered_wire = Graph(), frozenset(), None
+        self._far.regroup()
+        self.update()
+
     def _change_items(self, before: Graph, after: Graph, folded: frozenset[str]) -> None:
         if after is not before:
-            self.wiring.finish()  # while the nodes at both ends of every wire are there
+            self.wiring.finish_few()  # while the nodes at both ends of every wire are there
         swept: list[QRectF] = []
         touched = self._change_nodes(before, after, folded, swept)
         self.places.bring(after, self._drawn_positions, touched, swept)
-        self._touched = (self._touched or 0) + len(touched)  # many that moved did not tell it themselves
+        self._moved(touched)
         new = self.wiring.change(after)
         if after.edges is not before.edges or after.nodes.keys() != before.nodes.keys():
             self._far.regroup()
@@ -169,6 +182,12 @@ class CanvasScene(QGraphicsScene):
                 self.nodes[node].rank = rank
         return touched
 
+    def _moved(self, nodes: set[str]) -> None:
+        """Many that moved did not tell it themselves."""
+        self._touched = None if self._touched is None else self._touched + len(nodes)
+        for node in nodes if len(nodes) > MANY else ():
+            self._far.mark(self.nodes[node])
+
     def _remove(self, node: str, swept: list[QRectF]) -> None:
         item = self.nodes.pop(node)
         self.places.remove(node, swept)
@@ -204,18 +223,27 @@ class CanvasScene(QGraphicsScene):
 
     # --- The analysis
 
-    def set_analysis(self, analysis: Analysis) -> None:
-        """Show shapes, counts and problems. Only what differs from what was known is looked at."""
+    def learn(self, analysis: Analysis) -> set[str]:
+        """Take shapes, counts and problems; returns the nodes of which something else is known, for `show_known`."""
         before, known = self.analysis, self.problems
         self.analysis, self.problems = analysis, problems_by_node(analysis)
         learnt = differing(known, self.problems) | learnt_of(before, analysis)
-        learnt |= {n for n in self._unfolded if before is None or before.results.get(n) is not analysis.results.get(n)}
+        new = analysis.results
+        return learnt | {n for n in self._unfolded if before is None or before.results.get(n) is not new.get(n)}
+
+    def show_known(self, nodes: set[str], last: bool = True) -> None:
+        """Show what is known of some nodes and on their wires; the `last` ones bring the frames' sums up to date."""
         with self._change():
-            self._show_faces(learnt)
-            self.wiring.label(analysis, self.problems, set(self.wiring.of(learnt)))
-            if self._widths:
-                self.wiring.widen(analysis)
-        self._notes_changed()
+            self._show_faces(nodes)
+            self.wiring.label(self.analysis, self.problems, set(self.wiring.of(nodes & self.nodes.keys())))
+            if self._widths and last:
+                self.wiring.widen(self.analysis)
+        if last:
+            self._notes_changed()
+
+    def set_analysis(self, analysis: Analysis) -> None:
+        """Show shapes, counts and problems. Only what differs from what was known is looked at."""
+        self.show_known(self.learn(analysis))
 
     def refresh_faces(self, ops: Collection[str] | None = None) -> None:
         """The catalog says something else of some ops, or of all."""
@@ -238,6 +266,7 @@ class CanvasScene(QGraphicsScene):
         swept: list[QRectF] = []
         if nodes or self.places.adrift:
             self.places.bring(self.graph, self._drawn_positions, nodes, swept)
+            self._moved(nodes)
             self.wiring.follow(nodes, swept)
 
     # --- Running
@@ -336,38 +365,11 @@ class CanvasScene(QGraphicsScene):
 
     def free_spot(self, op: str, middle: QPointF) -> QPointF:
         """The nearest point below `middle` where a new node has room about it."""
-        size = self.size_of(op)
-        area = QRectF(0, 0, size.width + 16, size.height + 16)
-        area.moveCenter(middle)
-        for _ in range(len(self.nodes) + 1):
-            found = self.index.inside(area)
-            if not found:
-                break
-            area.moveTop(max(self.nodes[node].body.bottom() for node in found) + 8)
-        return area.center()
+        return self.places.free_spot(self.size_of(op), middle)
 
     def hit(self, point: QPointF, zoom: float = 1.0) -> Hit:
         """What is at a point: ports before nodes before wires. Far out, ports are reached from further away."""
-        reach = max(PORT_REACH, min(PORT_REACH / zoom, 18.0))
-        near = QRectF(point.x() - reach, point.y() - reach, 2 * reach, 2 * reach)
-        found = [self.nodes[node] for node in self.index.inside(near)]
-        under = sorted(found, key=lambda item: item.level, reverse=True)
-        for item in under:
-            port = item.port_at(point, reach)
-            if port is not None:
-                return Hit(item.node, port[2], port[0])
-        for item in under:
-            if item.body.contains(point):
-                way, folds = item.within(point)
-                return Hit(item.node, inside=way, folds=folds and zoom >= SIMPLE)
-        bend = self.bends.at(point, zoom)
-        if bend is not None:
-            return Hit(wire=bend[0], bend=bend[1])
-        wire = self.wiring.at(point)
-        if wire is not None:
-            return Hit(wire=wire)
-        note = self.notes.at(point, zoom)
-        return Hit(note=note[0], grip=note[1]) if note is not None else NOTHING
+        return hit_in(self, point, zoom)
 
     def wire_near(self, area: QRectF) -> Edge | None:
         """The wire that runs through an area, the shortest if there are several."""

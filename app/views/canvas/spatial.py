@@ -50,6 +50,14 @@ class RectIndex(Generic[K]):
             if span is not None:
                 self._take_out(key, span)
 
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._rects.clear()
+        self._waiting.clear()
+        self._cells.clear()
+        self._spans.clear()
+        self._large.clear()
+
     def _sort_in(self) -> None:
         """Put what waits into its cells."""
         if 2 * len(self._waiting) > len(self._rects):  # taking out one by one would take longer

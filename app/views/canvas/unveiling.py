@@ -11,18 +11,23 @@ from app.views.canvas.near_item import NodesItem
 
 SLICE = 0.005  # seconds of pictures in a turn of the event loop
 TURN = 1  # millisecond: a timer of none comes before the window answers
+WAIT = 20  # milliseconds until it is asked again whether all nodes are there
 MOST = 40  # turns: then the rest is pictured while it is painted
 
 
 class Unveiling(QObject):
     """From `veil` on a view paints nothing new until `frame` has chosen what it shows and that has been pictured.
 
+    While nodes are still `coming` it waits for them.
+
     Each is a turn of a timer and no posted event: those are all dealt with before the window answers again.
     """
 
-    def __init__(self, view: QGraphicsView, nodes: NodesItem, frame: Callable[[], None]) -> None:
+    def __init__(
+        self, view: QGraphicsView, nodes: NodesItem, frame: Callable[[], None], coming: Callable[[], bool]
+    ) -> None:
         super().__init__(view)
-        self._view, self._nodes, self._frame = view, nodes, frame
+        self._view, self._nodes, self._frame, self._coming = view, nodes, frame, coming
         self._turns = 0
         self._turn = QTimer(self)
         self._turn.setSingleShot(True)
@@ -34,6 +39,9 @@ class Unveiling(QObject):
         self._turn.start(TURN)
 
     def _take_turn(self) -> None:
+        if self._coming():
+            self._turn.start(WAIT)
+            return
         self._turns += 1
         if self._turns == 1:
             self._frame()

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 WIDTH_LEAST, WIDTH_MORE = 1.5, 5.5
 MANY = 64  # more changed places than this, and every wire is routed anew without looking whether it must
 LATE = 16  # more wires than this, and those that nobody sees get their ways after the painting
+PAINTING = 0.015  # seconds of a painting for the ways of wires in sight
 SLICE = 0.004  # seconds at a time for the ways of wires that nobody has looked at yet
 
 
@@ -90,9 +91,19 @@ class Wiring:
         item = self.items.pop(edge)
         self._leave_lane(edge)
         self._areas.remove(edge)
-        self._back.discard(edge)
+        for known in (self._back, self._late, self._late_back):
+            known.discard(edge)
         self._unsettled.add((edge.source, edge.output))
         item.remove()
+
+    def clear(self) -> None:
+        """All wires are gone."""
+        self._turn.stop()
+        for known in (self.items, self._late, self._late_back, self._back, self._fresh, self._stirred, self._unsettled):
+            known.clear()
+        for index in (self.index, self._areas, self._lanes):
+            index.clear()
+        self._graph = Graph()
 
     def _leave_lane(self, edge: Edge) -> None:
         if edge in self._lanes:
@@ -105,7 +116,7 @@ class Wiring:
         """Route anew the wires of moved nodes, and those near whose way something came or went (`swept`)."""
         touched = self._touched(moved, swept) - self._fresh
         self._fresh = set()
-        if len(touched) > LATE:
+        if len(touched) > LATE or len(self._late) > MANY:
             self._late |= touched
             self._late_back -= touched
             self._turn.start(0)
@@ -129,12 +140,23 @@ class Wiring:
         return back
 
     def catch_up(self, area: QRectF) -> None:
-        """Give the wires in sight their ways, but for those that run back, which take their turn after all others."""
+        """Give the wires in sight their ways, but for those that run back, which take their turn after all others.
+
+        Of very many, as in a drawing seen whole, the rest keep the ways that they had until it is their turn.
+        """
         if self._late:
-            seen = self._late.intersection(self.of(self._places.inside(area)))
-            self._late -= seen
-            self._late_back |= self._routed_but_for_back(seen, plain=True)
+            seen, end = self._late.intersection(self.of(self._places.inside(area))), perf_counter() + PAINTING
+            for edge in seen:
+                self._late.discard(edge)
+                self._late_back |= self._routed_but_for_back((edge,), plain=True)
+                if perf_counter() > end:
+                    break
             self._settle_labels()
+
+    def finish_few(self) -> None:
+        """Give every wire its way at once, unless there are many that wait for theirs."""
+        if len(self._late) <= MANY:
+            self.finish()
 
     def finish(self) -> None:
         """Give every wire its way at once."""

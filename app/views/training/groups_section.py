@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from PySide6.QtCore import Qt, Signal
@@ -10,7 +11,7 @@ from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
 from app.background import Background, Failure
 from app.frozen import FrozenMap
-from app.net_paths import Layer, is_known
+from app.net_paths import Layer, Layers
 from app.training import choices
 from app.training.choices import ChoiceError, Param
 from app.training.config import Choice, Group, TrainingConfig
@@ -24,6 +25,7 @@ from app.views.widgets import Button
 from app.views.widgets.focus import keeping_focus
 from app.views.widgets.painting import label
 
+FEW = 40  # frozen layers that are named
 RATES = ("OneCycleLR", "CyclicLR")  # schedules that set the rate of every group themselves
 
 
@@ -69,7 +71,7 @@ class GroupsSection(KnobSection):
         self._training = TrainingConfig()
         self._asked: Choice | None = None
         self._params: tuple[Param, ...] = ()
-        self._layers: tuple[Layer, ...] | None = None
+        self._layers: Layers | None = None
         self.boxes: dict[str, GroupBox] = {}
         self.words = label("", "label", "text3", wrap=True)
         self.frozen = label("", "label", "text3", wrap=True)
@@ -93,12 +95,12 @@ class GroupsSection(KnobSection):
         self._loaded = True
         self._ask_params()
 
-    def set_layers(self, layers: tuple[Layer, ...]) -> None:
+    def set_layers(self, layers: Layers) -> None:
         """What the net has now."""
         self._layers = layers
-        frozen = [layer for layer in layers if layer.frozen and layer.trains]
-        outer = [one.path for one in frozen if not any(one.path.startswith(f"{other.path}.") for other in frozen)]
-        self.frozen.setText(f"Left out, because it is frozen: {', '.join(outer)}." if outer else "")
+        outer = list(islice(layers.frozen(), FEW + 1))
+        names = ", ".join(outer[:FEW]) + (" and others" if len(outer) > FEW else "")
+        self.frozen.setText(f"Left out, because it is frozen: {names}." if outer else "")
         self.frozen.setVisible(bool(outer))
         self._mark()
 
@@ -164,7 +166,7 @@ class GroupsSection(KnobSection):
 
     def _mark(self) -> None:
         for path, box in self.boxes.items():
-            box.head.set_known(self._layers is None or is_known(path, self._layers))
+            box.head.set_known(self._layers is None or self._layers.has(path))
 
     def _say(self, problem: str = "") -> None:
         """What a group is, or why there can be none."""
@@ -181,7 +183,7 @@ class GroupsSection(KnobSection):
     def ask(self) -> Picker:
         """Ask which layer gets a group of its own."""
         taken = {group.path for group in self._training.groups}
-        left = [one for one in self._layers or () if one.trains and not one.frozen and one.path not in taken]
+        left = (one for one in self._layers or () if one.trains and not one.frozen and one.path not in taken)
         nothing = "No other layer has parameters to train."
         return pick_layer("Layers with parameters", left, self.add, self._add, nothing)
 

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from itertools import islice
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
-from app.net_paths import Layer, is_known
+from app.net_paths import Layer, Layers
 from app.views.inspector.picker import Pick, Picker
 from app.views.numbers import grouped_digits
 from app.views.widgets import Button, icon_button
 from app.views.widgets.focus import keeping_focus
 from app.views.widgets.painting import label, set_property
 
+MOST = 2_000  # layers to choose from
 GONE = "The net has no module of this name any more."
 
 
 def pick_layer(
-    title: str, layers: Sequence[Layer], below: QWidget, take: Callable[[Layer], None], nothing: str
+    title: str, layers: Iterable[Layer], below: QWidget, take: Callable[[Layer], None], nothing: str
 ) -> Picker:
-    """Ask for one of the layers, below a widget."""
-    picks = [Pick(layer, layer.path, _about(layer)) for layer in layers]
+    """Ask for one of the layers, of very many for one of the first, below a widget."""
+    picks = [Pick(layer, layer.path, _about(layer)) for layer in islice(layers, MOST)]
     picker = Picker(title, picks, nothing, below)
     picker.picked.connect(take)
     picker.open_below(below)
@@ -67,7 +69,7 @@ class PathList(QWidget):
         super().__init__(parent)
         self._what = what
         self._paths: tuple[str, ...] = ()
-        self._layers: tuple[Layer, ...] | None = None
+        self._layers: Layers | None = None
         self.lines: dict[str, PathLine] = {}
         self.add = Button("Add a layer…", "link", "add")
         self.add.setAccessibleName(f"Add a layer to {caption}")
@@ -84,7 +86,7 @@ class PathList(QWidget):
         column.addLayout(self._rows)
         column.addWidget(self.add, 0, Qt.AlignmentFlag.AlignLeft)
 
-    def set_layers(self, layers: tuple[Layer, ...]) -> None:
+    def set_layers(self, layers: Layers) -> None:
         """What the net has now."""
         self._layers = layers
         self._mark()
@@ -106,11 +108,12 @@ class PathList(QWidget):
 
     def _mark(self) -> None:
         for path, line in self.lines.items():
-            line.set_known(self._layers is None or is_known(path, self._layers))
+            line.set_known(self._layers is None or self._layers.has(path))
 
     def ask(self) -> Picker:
         """Ask which layer to add."""
-        left = [layer for layer in self._layers or () if not set(layer.modules) <= set(self._paths)]
+        chosen = set(self._paths)
+        left = (layer for layer in self._layers or () if not chosen.issuperset(layer.modules))
         return pick_layer("Layers of the net", left, self.add, self._add, "There is no other layer.")
 
     def _add(self, layer: Layer) -> None:

@@ -16,7 +16,7 @@ from app.background import Background
 from app.data.config import DataConfig
 from app.data.sources import DataError, spec_of
 from app.document import Document
-from app.net_paths import layers_of
+from app.net_paths import Layers
 from app.project import Project
 from app.source import Source
 from app.training import choices
@@ -229,7 +229,7 @@ class TrainingForm(QWidget):
         if not analysis.source.modules:  # a net that is not sound has no text
             return
         self._show_outputs(analysis)
-        layers = layers_of(self._document.project, analysis)
+        layers = Layers(self._document.project, analysis)
         self.groups.set_layers(layers)
         self.speed.recompute.set_layers(layers)
 

@@ -1,0 +1,91 @@
+"""How large a drawing may be: bounds far above any net, so that no file and no slip can stop the program.
+
+The largest drawings of real models are a fraction of them: of torchvision's models the one with most calls has 1,633
+when it is drawn flat, transformers nest some ten modules deep, and the largest open mixture-of-experts nets have 50,000
+to 75,000 modules with every expert counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from app.builder.blocks import Block, block_of
+from app.builder.graph import Graph, Node
+
+MOST_NODES = 5_500  # of one sheet
+MOST_EDGES = 20_000  # wires of one sheet
+MOST_NODES_IN_ALL = 20_000  # of all sheets together
+MOST_BLOCKS = 1_000
+DEEPEST = 32  # blocks in one another
+MOST_CALLS = 200_000  # with the inside of every instance of a block and every repetition counted
+
+
+class TooLarge(ValueError):
+    """A drawing beyond the bounds; the text says by how much. `block` is the one that it is about, "" for the net."""
+
+    def __init__(self, text: str, block: str = "") -> None:
+        super().__init__(text)
+        self.block = block
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How deep blocks are nested below a sheet, and how many calls it makes with all that is inside them."""
+
+    depth: int
+    calls: int
+
+
+def _extent(nodes: Iterable[Node], blocks: Mapping[str, Block], known: dict[str, Extent], above: int) -> Extent:
+    depth = calls = 0
+    for node in nodes:
+        name = block_of(node.op)
+        inside = Extent(0, 0)
+        if name in blocks:
+            if name not in known:
+                if above >= DEEPEST:
+                    raise TooLarge(f"blocks are nested more than {DEEPEST} deep", name)
+                known[name] = _extent(blocks[name].graph.nodes.values(), blocks, known, above + 1)
+            inside = known[name]
+            depth = max(depth, inside.depth + 1)
+        calls += node.repeat * (1 + inside.calls)
+    return Extent(depth, calls)
+
+
+def check(graph: Graph, blocks: Mapping[str, Block]) -> None:
+    """Raise TooLarge if a network with these blocks is beyond the bounds. No block may contain itself."""
+    sheets = {"": graph, **{name: block.graph for name, block in blocks.items()}}
+    if len(blocks) > MOST_BLOCKS:
+        raise TooLarge(f"there are {len(blocks):,} blocks, and a project may have {MOST_BLOCKS:,}")
+    for name, sheet in sheets.items():
+        where = f"the block {name:.60}" if name else "the network"
+        if len(sheet.nodes) > MOST_NODES:
+            raise TooLarge(f"{where} has {len(sheet.nodes):,} nodes, and a sheet may have {MOST_NODES:,}", name)
+        if len(sheet.edges) > MOST_EDGES:
+            raise TooLarge(f"{where} has {len(sheet.edges):,} wires, and a sheet may have {MOST_EDGES:,}", name)
+    total = sum(len(sheet.nodes) for sheet in sheets.values())
+    if total > MOST_NODES_IN_ALL:
+        raise TooLarge(f"there are {total:,} nodes on all sheets together, and there may be {MOST_NODES_IN_ALL:,}")
+    check_nesting(graph.nodes.values(), blocks)
+
+
+def check_nesting(nodes: Iterable[Node], blocks: Mapping[str, Block]) -> None:
+    """Raise TooLarge if blocks are nested too deep, or make too many calls where they stand. None contains itself."""
+    known: dict[str, Extent] = {}
+    for name, block in blocks.items():
+        if name not in known:
+            known[name] = _extent(block.graph.nodes.values(), blocks, known, 1)
+    for name, found in known.items():
+        if found.depth >= DEEPEST:
+            raise TooLarge(f"blocks are nested more than {DEEPEST} deep", name)
+        if found.calls > MOST_CALLS:
+            raise TooLarge(_too_many(f"the block {name:.60}", found.calls), name)
+    whole = _extent(nodes, blocks, known, 0)
+    if whole.calls > MOST_CALLS:
+        raise TooLarge(_too_many("the network", whole.calls))
+
+
+def _too_many(where: str, calls: int) -> str:
+    count = f"{calls:,}" if calls < 10**15 else "more than 10^15"
+    return f"{where} makes {count} calls with all blocks and repetitions counted, and {MOST_CALLS:,} are allowed"

@@ -1,0 +1,60 @@
+"""Places for the nodes of large sheets that have none, worked out before anybody draws them: on a canvas that would
+take as long as all its painting."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+from app.builder.arrange import DEFAULT, GRID, ROW_GAP, ROW_WIDTH, Size, arrange
+from app.builder.blocks import Blocks
+from app.builder.graph import Graph, Node
+from app.builder.sheet import Positions, Sheet
+from app.frozen import FrozenMap
+
+MANY = 200  # nodes without a place; fewer get theirs when they are drawn, by their real sizes
+LETTER, BESIDE = 8, 56  # px of a letter in a node's title, and of what stands beside it
+WIDEST = 240  # px
+COLUMN = 190  # px that a column takes about, for a drawing that is as wide as it is high
+
+S = TypeVar("S", bound=Sheet)
+
+
+def with_places(project: S) -> S:
+    """The project with a place for every node of its large sheets."""
+    blocks = cast(Blocks, getattr(project, "blocks", FrozenMap()))
+    made = {name: _placed(block) for name, block in blocks.items()}
+    if any(made[name] is not block for name, block in blocks.items()):
+        project = cast(S, replace(cast(Any, project), blocks=FrozenMap(made)))
+    return _placed(project)
+
+
+def _placed(sheet: S) -> S:
+    missing = [node for node in sheet.graph.nodes if node not in sheet.positions]
+    if len(missing) <= MANY:
+        return sheet
+    return cast(S, replace(cast(Any, sheet), positions=_positions(sheet.graph, sheet.positions, missing)))
+
+
+def _positions(graph: Graph, known: Positions, missing: list[str]) -> Positions:
+    """The places there are, and the others below all of them."""
+    width = max(ROW_WIDTH, COLUMN * len(missing) ** 0.5)
+    part = graph if len(missing) == len(graph.nodes) else _part(graph, set(missing))
+    found = arrange(part, {node: _size(graph.nodes[node]) for node in missing}, width)
+    there = {node: known[node] for node in graph.nodes if node in known}
+    if not there:
+        return found
+    left = min(x for x, _ in there.values())
+    below = max(y for _, y in there.values()) + DEFAULT.height + ROW_GAP
+    left, below = (round(value / GRID) * GRID for value in (left, below))
+    return FrozenMap({**there, **{node: (x + left, y + below) for node, (x, y) in found.items()}})
+
+
+def _part(graph: Graph, nodes: set[str]) -> Graph:
+    edges = tuple(edge for edge in graph.edges if edge.source in nodes and edge.target in nodes)
+    return Graph(FrozenMap({key: node for key, node in graph.nodes.items() if key in nodes}), edges)
+
+
+def _size(node: Node) -> Size:
+    """About how large it will be drawn."""
+    return replace(DEFAULT, width=min(max(DEFAULT.width, len(node.name) * LETTER + BESIDE), WIDEST))

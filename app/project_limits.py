@@ -1,0 +1,76 @@
+"""Bounds of what a project file may hold, checked on plain data before anything is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from app.builder import limits
+
+LARGEST_FILE = 32 * 2**20
+MOST_VALUES = 1_500_000  # JSON values, counted by the signs before them
+MOST_COMMENTS = 2_000  # of a sheet
+MOST_BENDS = 20_000  # points of all wires of a sheet
+MOST_NOTES = 1_000_000  # letters
+# Lists that are short in any project, by the way to them.
+SHORT = {
+    ("training", "groups"): 1_000, ("training", "losses"): 1_000, ("training", "recompute"): 10_000,
+    ("data", "train_transforms"): 100, ("data", "eval_transforms"): 100, ("layer_files",): 1_000,
+}  # fmt: skip
+MOST_BLOCK_PARAMS = 500
+
+
+def beyond_text(data: bytes) -> str:
+    """Say which bound the text of a file is beyond, "" for none."""
+    if len(data) > LARGEST_FILE:
+        return f"it is larger than {LARGEST_FILE >> 20} MiB, which no project is"
+    values = sum(data.count(sign) for sign in (b",", b"[", b"{"))
+    return f"it holds more than {MOST_VALUES:,} values, which no project does" if values > MOST_VALUES else ""
+
+
+def beyond(raw: dict[str, Any]) -> str:
+    """Say which bound the plain data of a project are beyond, with the place, "" for none."""
+    return next(_beyond(raw), "")
+
+
+def _beyond(raw: dict[str, Any]) -> Iterator[str]:
+    for way, most in SHORT.items():
+        at: Any = raw
+        for name in way:
+            at = at.get(name) if isinstance(at, dict) else None
+        yield from _longer(at, most, "entries", f"$.{'.'.join(way)}")
+    yield from _longer(raw.get("notes"), MOST_NOTES, "letters", "$.notes")
+    blocks = raw.get("blocks")
+    yield from _longer(blocks, limits.MOST_BLOCKS, "blocks", "$.blocks")
+    inner = blocks if isinstance(blocks, list) else []
+    sheets = [("$", raw), *((f"$.blocks[{i}]", one) for i, one in enumerate(inner))]
+    total = 0
+    for place, sheet in sheets:
+        if not isinstance(sheet, dict):
+            continue
+        graph = sheet.get("graph")
+        nodes, edges = (graph.get("nodes"), graph.get("edges")) if isinstance(graph, dict) else (None, None)
+        total += len(nodes) if isinstance(nodes, list) else 0
+        yield from _longer(nodes, limits.MOST_NODES, "nodes", f"{place}.graph.nodes")
+        yield from _longer(edges, limits.MOST_EDGES, "wires", f"{place}.graph.edges")
+        yield from _longer(sheet.get("comments"), MOST_COMMENTS, "comments", f"{place}.comments")
+        yield from _bends(sheet.get("bends"), f"{place}.bends")
+        if sheet is not raw:
+            yield from _longer(sheet.get("params"), MOST_BLOCK_PARAMS, "parameters", f"{place}.params")
+            yield from _longer(sheet.get("note"), MOST_NOTES, "letters", f"{place}.note")
+    if total > limits.MOST_NODES_IN_ALL:
+        most = limits.MOST_NODES_IN_ALL
+        yield f"there are {total:,} nodes on all sheets together, and there may be {most:,} - at `$.blocks`"
+
+
+def _longer(value: Any, most: int, what: str, place: str) -> Iterator[str]:
+    if isinstance(value, list | dict | str) and len(value) > most:
+        yield f"there are {len(value):,} {what}, and there may be {most:,} - at `{place}`"
+
+
+def _bends(value: Any, place: str) -> Iterator[str]:
+    yield from _longer(value, limits.MOST_EDGES, "wires with bends", place)
+    bends = [one.get("points") for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    points = sum(len(one) for one in bends if isinstance(one, list))
+    if points > MOST_BENDS:
+        yield f"there are {points:,} bends, and there may be {MOST_BENDS:,} - at `{place}`"
