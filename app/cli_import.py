@@ -28,8 +28,11 @@ def add(commands: Any) -> None:
                       "(the default)")  # fmt: skip
     kept.add_argument("--no-weights", action="store_true", help="leave its weights out; its buffers are kept all the "
                       "same")  # fmt: skip
+    parser.add_argument("--take-inits", action="store_true", help="initialise new weights as the model does, where "
+                        "torch.nn.init can say it")  # fmt: skip
     parser.add_argument("--pretrained", action="store_true", help="with torchvision's weights, if they are on the disk")
-    parser.add_argument("--trust", action="store_true", help="run the file that the model is in")
+    parser.add_argument("--trust", action="store_true", help="run the file that the model is in, now and "
+                        "wherever the project uses it, until it is edited")  # fmt: skip
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds that a file of yours may take (120)")
     parser.add_argument("--into", type=Path, metavar="P", help="of a state_dict: the project that it is held against")
     ways = parser.add_mutually_exclusive_group()
@@ -58,8 +61,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _import(options: argparse.Namespace, folder: Path) -> int:
     """Import a model; its files are in a folder for the time being."""
-    from app import cli, import_child, import_words, model_import, own_layers, project_file
+    from app import cli, import_child, import_words, layer_files, model_import, own_layers, project_file
     from app.builder.analysis import analyse
+    from app.builder.custom import read_text
     from app.export.weights import WeightsError
 
     out: Path = options.out
@@ -70,11 +74,14 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
         inputs = tuple(map(model_import.parse_input, options.input))
         if source.file and not options.trust:
             raise cli.Refused(f"{source.file} was not run; look at it, then give --trust", 1)
-        question = import_child.Question(source, arguments, inputs, options.pretrained, not options.no_weights)
+        seen = layer_files.digest(read_text(Path(source.file))) if Path(source.file).is_file() else ""
+        chosen = (options.pretrained, not options.no_weights, options.take_inits)
+        question = import_child.Question(source, arguments, inputs, *chosen)
         if source.file:
             project = import_child.import_file(question, folder, options.timeout)
         else:
             project = import_child.answer(question, folder)
+        own_layers.trust(project, seen)
         own_layers.admit(project, options.trust)  # a part that was not followed is a class of the file that just ran
         analysis = analyse(project.graph, own_layers.ops_of(project))
         backup = project_file.write(project, out, known)
@@ -92,6 +99,8 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
     cli.say_backup(out, backup)
     cli.say_open(out)
     print(f"{out}: {nodes} nodes, {len(project.blocks)} blocks{numbers}, {lines} lines of code")
+    if project.origin is not None and project.origin.checked:
+        print(project.origin.checked)
     for remark in model_import.remarks(project):
         print(remark)
     if (start := project_file.read(out).training.start) is not None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from app import model_import, project_file, weights_files
 from app.leftovers import TemporaryFolder
-from app.model_import import ImportFailed, Late, ModelInput, ModelSource, WrongWords
+from app.model_import import CHECKING, ImportFailed, Late, ModelInput, ModelSource, WrongWords
 from app.project import Project
 from app.remote import process
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from app.builder.importer.opaque import OwnClasses
 
 PATIENCE = 120.0  # seconds for a person's own file
+CHECKED = 300.0  # seconds more, from when the drawing is held against the model
 LOOK = 0.02  # seconds between two looks at whether it has ended, or should
 LEFT, MODELS, PROGRESS, WHY = "imported.tape", "models.json", "progress", "why"
 
@@ -45,13 +46,15 @@ class Known:
 
 @dataclass(frozen=True)
 class Question:
-    """What is to be read. Without `keep_weights` the project gets the buffers of the model alone."""
+    """What is to be read. Without `keep_weights` the project gets the buffers of the model alone; with `take_inits` its
+    layers are initialised as those of the model."""
 
     source: ModelSource
     arguments: Mapping[str, Any]
     inputs: tuple[ModelInput, ...] = ()
     pretrained: bool = False
     keep_weights: bool = True
+    take_inits: bool = False
 
     def written(self) -> str:
         source = self.source
@@ -59,14 +62,15 @@ class Question:
         return json.dumps({
             "source": [file, source.name, source.call], "arguments": dict(self.arguments),
             "inputs": [[list(one.shape), one.dtype] for one in self.inputs], "pretrained": self.pretrained,
-            "keep_weights": self.keep_weights,
+            "keep_weights": self.keep_weights, "take_inits": self.take_inits,
         })  # fmt: skip
 
     @classmethod
     def read(cls, text: str) -> Question:
         raw = json.loads(text)
         inputs = tuple(ModelInput(tuple(shape), dtype) for shape, dtype in raw["inputs"])
-        return cls(ModelSource(*raw["source"]), raw["arguments"], inputs, raw["pretrained"], raw["keep_weights"])
+        source, chosen = ModelSource(*raw["source"]), (raw["keep_weights"], raw["take_inits"])
+        return cls(source, raw["arguments"], inputs, raw["pretrained"], *chosen)
 
 
 class Child:
@@ -105,7 +109,7 @@ class Child:
     ) -> Project:  # fmt: skip
         """The project of a model, within `patience` seconds; its files are put into `folder`, `tell` hears what is
         going on. Raises ImportFailed, OSError."""
-        reader, end = self._process, time.monotonic() + patience
+        reader, end, checked = self._process, time.monotonic() + patience, False
         assert reader.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has ended, and its words say why
             reader.stdin.write(f"{question.written()}\n")
@@ -115,9 +119,15 @@ class Child:
             if late or cancelled():
                 if not late:
                     raise ImportFailed("cancelled")
+                if checked:
+                    words = f"comparing the drawing with the model took more than {CHECKED:.0f} s"
+                    raise ImportFailed(f"{question.source}: {words}")
                 raise Late(f"{question.source} had not come to its end after {patience:.0f} s and was stopped")
             with contextlib.suppress(OSError):
-                tell((self._path / PROGRESS).read_text("utf-8"))
+                words = (self._path / PROGRESS).read_text("utf-8")
+                if words.startswith(CHECKING) and not checked:
+                    checked, end = True, time.monotonic() + CHECKED
+                tell(words)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 reader.wait(LOOK)
         left = self._path / LEFT
@@ -227,18 +237,24 @@ def answer(question: Question, folder: Path, tell: Callable[[str], None] = lambd
     """The project of what is asked for, its files in `folder`. A person's own file runs here: only a child process
     asks for one. Raises ImportFailed, OSError, WeightsError."""
     from app.import_pipeline import Wish, imported
+    from app.parity.initial import noting
 
     source, inputs, own = question.source, question.inputs, None
     tell(f"Making {source.name}")
-    if source.file:
-        model = model_import.make_from_file(source, question.arguments)
-        own = _own_classes(Path(source.file))
-        words = str(replace(source, file=Path(source.file).name))
-    else:
-        model = model_import.make_torchvision(source.name, question.arguments, question.pretrained)
-        inputs = inputs or (model_import.usual_input(source.name),)
-        words = str(source)
-    return imported(model, Wish(source.name, words, inputs, question.keep_weights), folder, own, tell)
+    with noting() as notes:
+        if source.file:
+            model = model_import.make_from_file(source, question.arguments)
+            own = _own_classes(Path(source.file))
+            words = str(replace(source, file=Path(source.file).name))
+        else:
+            model = model_import.make_torchvision(source.name, question.arguments, question.pretrained)
+            inputs = inputs or (model_import.usual_input(source.name),)
+            words = str(source)
+        model_import.complete(model, inputs)
+    inits = {} if question.pretrained else notes.of(model)
+    del notes
+    wish = Wish(source.name, words, inputs, question.keep_weights, question.take_inits)
+    return imported(model, wish, folder, inits, own, tell)
 
 
 def _put(path: Path, text: str) -> None:

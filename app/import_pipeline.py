@@ -7,12 +7,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app import drawing_digest, model_import, own_layers, project_file, start_weights, state_dicts, weights_files
+from app import (
+    drawing_digest,
+    model_import,
+    model_inits,
+    own_layers,
+    project_file,
+    start_weights,
+    state_dicts,
+    weights_files,
+)
 from app.builder.analysis import analyse
 from app.export import against_source
 from app.export.against_source import Probe
 from app.export.weights import save_safetensors
 from app.model_import import ImportFailed, ModelInput
+from app.model_inits import Inits
 from app.origin import KeptFile, Origin
 from app.project import Project
 from app.rng import borrowed
@@ -38,16 +48,18 @@ class Wish:
     source: str
     inputs: tuple[ModelInput, ...]
     keep_weights: bool = True
+    take_inits: bool = False
 
 
 def imported(
-    model: nn.Module, wish: Wish, folder: Path, own: OwnClasses | None = None, tell: Tell = lambda _words: None
-) -> Project:
+    model: nn.Module, wish: Wish, folder: Path, inits: Inits, own: OwnClasses | None = None,
+    tell: Tell = lambda _words: None,
+) -> Project:  # fmt: skip
     """Draw a model and hold the drawing against it; its values lie in `folder`. Raises ImportFailed, OSError,
     WeightsError.
 
-    A part that is drawn as something else is kept as one node of its own code, where its class allows that; else
-    nothing is imported.
+    `inits` say how the model initialises its parameters, as far as that is known. A part that is drawn as something
+    else is kept as one node of its own code, where its class allows that; else nothing is imported.
     """
     from app.parity import held
 
@@ -66,7 +78,8 @@ def imported(
         found = held.against(model, analysis, wish.inputs, probe, tell)
         if not found.differences:
             project = _with_values(_told(project, found), analysis.source, model, wish, folder, tell)
-            return _with_reference(project, found, probe, model, wish, folder)
+            project = _with_reference(project, found, probe, model, wish, folder)
+            return _with_inits(project, analysis.source, inits, wish) if analysis.runnable else project
         try:
             path, why = held.part_to_keep(model, found, apart, own, tell)
         except ImportFailed:
@@ -98,6 +111,22 @@ def _with_reference(
             words = f"No reference was kept for certificates: its inputs and outputs take more than {most} MiB."
             project = replace(project, notes=f"{project.notes}\n{words}")
     return replace(project, origin=origin)
+
+
+def _with_inits(project: Project, source: Source, inits: Inits, wish: Wish) -> Project:
+    """The project that knows, and says, which initialisation of its model it has not; or takes it over at once."""
+    from app.parity.initial import noting
+
+    origin = project.origin
+    if origin is None or not inits:
+        return project
+    with borrowed(0), noting() as notes:
+        ours = notes.of(make_module(source))
+    lost = model_inits.lost(project, source, inits, ours)
+    project = replace(project, origin=replace(origin, inits=lost.inits))
+    if wish.take_inits:
+        project, lost = model_inits.taken_over(project, lost.inits), replace(lost, inits=(), keys=())
+    return replace(project, notes="\n".join(filter(None, (project.notes, f"{lost}"))))
 
 
 def _told(project: Project, found: Found) -> Project:

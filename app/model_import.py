@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _INPUT = re.compile(r"(?P<sizes>\d+(?:x\d+)*)(?::(?P<dtype>[a-z]+\d*))?")
 # What torchvision's pictures and clips are, where no weights say it.
 _PICTURE, _CLIP, _SCENE = (3, 224, 224), (3, 16, 112, 112), (3, 320, 320)
+CHECKING = "Checking against the model"  # how the words on a comparison with the live model begin
 BACKBONE = "backbone"  # what computes with tensors in a model that detects
 
 
@@ -304,7 +305,7 @@ def line_in(error: BaseException | None, path: Path) -> str:
     return found
 
 
-def _complete(model: nn.Module, inputs: tuple[ModelInput, ...]) -> None:
+def complete(model: nn.Module, inputs: tuple[ModelInput, ...]) -> None:
     """Let layers that learn their sizes from what arrives see it once. Raises ImportFailed."""
     import torch
     from torch.nn.parameter import is_lazy
@@ -339,7 +340,7 @@ def project_of(
     from app.builder.importer.frames import TraceError
 
     fitting(model.forward, f"{type(model).__name__}.forward", *inputs)
-    _complete(model, inputs)
+    complete(model, inputs)
     examples = tuple(torch.zeros(one.shape, dtype=getattr(torch, one.dtype), device="meta") for one in inputs)
     try:
         drawn = import_module(model, examples, catalog(), cancelled=cancelled, own=own, apart=apart)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app.builder.graph import Init
+
 
 @dataclass(frozen=True)
 class KeptFile:
@@ -14,13 +16,23 @@ class KeptFile:
 
 
 @dataclass(frozen=True)
+class ModelInit:
+    """How a source model initialises one parameter of a node; `block` is "" on the network's own sheet."""
+
+    block: str
+    node: str
+    parameter: str
+    init: Init
+
+
+@dataclass(frozen=True)
 class Origin:
     """The model that a net was imported from.
 
     `drawing` is the digest of the net as it was imported: an edited net has another. `checked` says how it was compared
     with the live model, "" if it was not. `weights` are the model's own values as they were imported (all of them, or
     its buffers alone), `buffers` the keys among them that the code does not fill itself. `reference` holds inputs,
-    outputs and gradients of the model.
+    outputs and gradients of the model. `inits` are its initialisations that layers of the drawing do not have.
     """
 
     model: str
@@ -29,3 +41,4 @@ class Origin:
     weights: KeptFile | None = None
     buffers: tuple[str, ...] = ()
     reference: KeptFile | None = None
+    inits: tuple[ModelInit, ...] = ()

@@ -27,6 +27,14 @@ def admit(project: Project, all_of_them: bool) -> None:
                 layer_files.allow(own_dataset.file_of(Path(project.data.path)).sha256)
 
 
+def trust(project: Project, sha256: str) -> None:
+    """Trust from now on those files of a project that have the text which was let run to import it."""
+    for one in read_files(project.layer_files):
+        if one.file is not None and one.file.sha256 == sha256:
+            with suppress(OSError):  # what cannot be kept is asked about again
+                Trust(default_file()).trust(one.file)
+
+
 def ops_of(project: Project) -> Catalog:
     """Torch's ops, the classes of the project's files and its blocks."""
     return with_blocks(with_custom(catalog(), read_files(project.layer_files)), project.blocks)

@@ -18,7 +18,10 @@ import msgspec
 
 from app import atomic, file_lock, project_limits, regular_files
 from app.builder.catalog import catalog
-from app.origin import KeptFile, Origin
+from app.builder.graph import Init
+from app.builder.inits import check_inits
+from app.builder.params import ParamError
+from app.origin import KeptFile, ModelInit, Origin
 from app.project import Project
 from app.run_file import DataRecord, TrainingRecord, data_from, data_record, training_from, training_record
 from app.sheet_file import (
@@ -26,11 +29,14 @@ from app.sheet_file import (
     BlockRecord,
     CommentRecord,
     GraphRecord,
+    InitRecord,
     Places,
     ProjectFileError,
     Text,
     block_record,
     blocks_from,
+    decoded,
+    encoded,
     graph_from,
     sheet_parts,
     sheet_record,
@@ -51,6 +57,12 @@ class _FileRecord(msgspec.Struct, forbid_unknown_fields=True):
     sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 
 
+class _ModelInitRecord(InitRecord, forbid_unknown_fields=True, kw_only=True):
+    block: Text = ""
+    node: Text
+    parameter: Text = ""
+
+
 class _OriginRecord(msgspec.Struct, forbid_unknown_fields=True):
     model: Text
     drawing: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
@@ -58,6 +70,7 @@ class _OriginRecord(msgspec.Struct, forbid_unknown_fields=True):
     weights: _FileRecord | None = None
     buffers: list[Text] = []
     reference: _FileRecord | None = None
+    inits: list[_ModelInitRecord] = []
 
 
 class _ProjectRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -319,6 +332,9 @@ def _origin_record(origin: Origin) -> dict[str, Any]:
     raw: dict[str, Any] = {"model": origin.model, "drawing": origin.drawing}
     raw |= {"checked": origin.checked} if origin.checked else {}
     raw |= {"buffers": list(origin.buffers)} if origin.buffers else {}
+    if origin.inits:
+        raw["inits"] = [{"block": one.block, "node": one.node, "parameter": one.parameter, "name": one.init.name,
+                         "params": encoded(one.init.params)} for one in origin.inits]  # fmt: skip
     files = {"weights": origin.weights, "reference": origin.reference}
     return raw | {name: {"file": file.path, "sha256": file.sha256} for name, file in files.items() if file}
 
@@ -327,5 +343,13 @@ def _origin(record: _OriginRecord | None) -> Origin | None:
     if record is None:
         return None
     weights, reference = (KeptFile(one.file, one.sha256) if one else None for one in (record.weights, record.reference))
-    return Origin(record.model, record.drawing, record.checked, weights, tuple(record.buffers), reference)
+    places = [f"$.origin.inits[{i}].params" for i in range(len(record.inits))]
+    inits = tuple(ModelInit(one.block, one.node, one.parameter, Init(one.name, decoded(one.params, place)))
+                  for one, place in zip(record.inits, places, strict=True))  # fmt: skip
+    try:
+        for one in inits:
+            check_inits({one.parameter: one.init})
+    except ParamError as error:
+        raise ProjectFileError(f"{error} - at `$.origin.inits`") from error
+    return Origin(record.model, record.drawing, record.checked, weights, tuple(record.buffers), reference, inits)
 

@@ -32,7 +32,7 @@ LEAVES = """
 PURE = """
     project project_file run_file sheet_file journal journal_writer library trust own_layers preflight several_outputs
     net_paths knob_checks cpu_threads inspection random_batch examples early_imports builder data origin drawing_digest
-    synthetic_data project_limits
+    model_inits synthetic_data project_limits
     training telemetry autograd export drawing layout graphviz_export state_dicts start_weights weights_files runs
     remote
 """
@@ -62,11 +62,12 @@ ARROWS = {
     "model_import": "project builder",
     "import_words": "",  # what can be done where it cannot be imported
     # The process in which a model is read, and what becomes of the model there.
-    "import_child": "import_pipeline model_import project project_file weights_files builder remote.process",
-    "import_pipeline": "model_import project project_file origin drawing_digest own_layers start_weights state_dicts"
-    " weights_files builder export training parity",
+    "import_child": "import_pipeline parity model_import project project_file weights_files builder remote.process",
+    "import_pipeline": "model_import model_inits project project_file origin drawing_digest own_layers"
+    " start_weights state_dicts weights_files builder export training parity",
     "parity": "builder export.measure export.against_source model_import",  # an imported net against its live model
-    "origin": "",  # where an imported net comes from
+    "origin": "builder.graph",  # where an imported net comes from
+    "model_inits": "project origin builder",  # what of the initialisation of its model a drawing has not
     "drawing_digest": "project sheet_file builder.blocks builder.sheet export.imported",
     "snippet_child": "autograd drawing remote.process",  # the process in which a person's own lines run
     "run_output": "training",

@@ -54,10 +54,11 @@ FUNCTIONS: dict[str, tuple[Param, ...]] = {
 
 
 def check_inits(inits: Mapping[str, Init]) -> None:
-    """Raise ParamError unless every name is one of a parameter (`weight`, `self_attn.in_proj_weight`), and every
-    function one of the table with arguments that it takes. What passes can be written into source."""
+    """Raise ParamError unless every name is one of a parameter (`weight`, `self_attn.in_proj_weight`, "" of what is a
+    parameter itself), and every function one of the table with arguments that it takes. What passes can be written into
+    source."""
     for name, init in inits.items():
-        if not name.replace(".", "_").isidentifier() or not all(map(_is_name, name.split("."))):
+        if name and (not name.replace(".", "_").isidentifier() or not all(map(_is_name, name.split(".")))):
             raise ParamError(f"{name!r:.60} is no name of a parameter")
         if init.name not in FUNCTIONS:
             raise ParamError(f"torch.nn.init has no {init.name!r:.40} here; it has {', '.join(FUNCTIONS)}")

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from app.export import measure
+from app.model_import import CHECKING
 from app.parity.differences import ALLOWED, ALLOWED_ELSE, CALL, Difference, in_what_was_seen, standing
 from app.parity.draws import SameDraws
 from app.parity.inputs import Inputs, Shapes
@@ -24,7 +25,7 @@ from app.parity.resources import OutputBytes, free_bytes, parameter_count
 from app.parity.subject import SECOND, Seen, Subject, seen
 from app.rng import borrowed
 
-SECONDS = 60.0  # that a comparison may take, as far as that can be told before
+SECONDS = 150.0  # that a comparison may take, as far as that can be told before
 SLOW = 4.0  # seconds; a comparison that takes longer is made with smaller pictures, if the model takes them
 SEED = 20_260
 
@@ -155,7 +156,9 @@ class Check:
                 error = error or failed
                 continue
             self._forward, self._bytes = time.monotonic() - began, watched.total
+            began = time.monotonic()
             self._compare(theirs, stage, inputs)
+            self._forward = min(self._forward, time.monotonic() - began)  # the first of two is slow for other reasons
             return True
         words = measure.told(error) if error else ""
         self._note(f"It was not checked against the model, which does not run with random inputs: {words}.")
@@ -208,7 +211,10 @@ class Check:
         elif stage not in self._done:
             self._done.add(stage)
             self._tell(f"{stage.what} {stage}")
+            began, expected = time.monotonic(), self._estimated(stage)
             self._run(stage)
+            if expected:
+                self._forward = min(self._forward, self._forward * (time.monotonic() - began) / expected)
 
     def _run(self, stage: Stage) -> None:
         state = self._state
@@ -329,7 +335,7 @@ class Check:
         self._state.notes.append(" ".join(words.split()))
 
     def _tell(self, words: str) -> None:
-        self._say(f"Checking against the model: {words}")
+        self._say(f"{CHECKING}: {words}")
 
     @contextlib.contextmanager
     def _quiet(self) -> Iterator[None]:

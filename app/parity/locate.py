@@ -21,7 +21,7 @@ from app.builder.importer.drafts import DraftError
 from app.builder.importer.frames import TraceError
 from app.builder.importer.opaque import OwnClasses
 from app.export import measure
-from app.model_import import blank
+from app.model_import import CHECKING, blank
 from app.parity.check import SEED, Check, Found, precision
 from app.parity.inputs import GivenInputs
 from app.parity.subject import Subject, detached_copy
@@ -40,7 +40,7 @@ def smallest(
         for child, called in _calls(model, path, found).items():
             if time.monotonic() > end:
                 return path
-            tell(f"Looking for what differs: {child}")
+            tell(f"{CHECKING}: what differs, {child}")
             if _differs(model.get_submodule(child), called, catalog, own):
                 path = child
                 break

@@ -236,6 +236,8 @@ def _run(window: MainWindow, actions: Actions) -> None:
     PlacesControl(window).fill(actions, menu)
     menu.addSeparator()
     actions.add(menu, "forget-weights", "Start from ran&dom weights", window.weights_control.forget).setEnabled(False)
+    actions.add(menu, "take-inits", "&Initialise as the imported model", window.weights_control.take_inits, "", "",
+                "New weights are drawn as the model draws them").setEnabled(False)  # fmt: skip
 
 
 def _continue(window: MainWindow) -> None:

@@ -10,6 +10,7 @@ from PySide6.QtCore import QMimeData, QObject
 from PySide6.QtWidgets import QFileDialog
 
 from app.background import Failure
+from app.model_inits import missing, taken_over
 from app.project_file import with_start
 from app.source import Source
 from app.start_weights import random_start
@@ -86,6 +87,13 @@ class WeightsControl(QObject):
         document = self._window.document
         document.apply("Start from random weights", with_start(document.project, random_start(document.project)))
 
+    def take_inits(self) -> None:
+        """Initialise new weights as the model that the net was imported from, as one undo step."""
+        document = self._window.document
+        origin = document.project.origin
+        if origin is not None:
+            document.apply(f"Initialise as {origin.model}", taken_over(document.project, origin.inits))
+
     def takes(self, data: QMimeData) -> Path | None:
         """The file of weights that is being dragged, if it is one alone."""
         urls = data.urls()
@@ -139,6 +147,8 @@ class WeightsControl(QObject):
         project = self._window.document.project
         start = project.training.start
         self._window.actions_by_key["forget-weights"].setEnabled(start != random_start(project))
+        lost = missing(project, project.origin.inits) if project.origin is not None else ()
+        self._window.actions_by_key["take-inits"].setEnabled(bool(lost))
         if start is None:
             self._window.status.set_start("")
 

@@ -15,6 +15,7 @@ from app.import_child import Child, Known
 from app.import_words import cure_of
 from app.layer_files import allowed
 from app.model_import import remarks
+from app.model_inits import LOSES
 from app.project import Project
 from app.views.dialogs.import_pages import Entry, FilePage, ModelTrustDialog, TorchvisionPage
 from app.views.dialogs.import_result import ResultPage
@@ -188,7 +189,7 @@ class ImportDialog(WorkingDialog):
             self._say("Stopped. Your project is as it was.")
         elif isinstance(answer, Failure):
             self._refuse(answer)
-        elif found := remarks(answer):
+        elif found := _worth_reading(answer, wanted):
             self._show_result(answer, found)
         else:
             self._open_it(answer, wanted)
@@ -226,3 +227,8 @@ class ImportDialog(WorkingDialog):
             self._say("Nothing was imported.", "error")
         else:
             self._say(told, "error")
+
+
+def _worth_reading(project: Project, wanted: Wanted) -> tuple[str, ...]:
+    """The remarks to be read before an import is opened: what random weights lose matters where none are kept."""
+    return tuple(one for one in remarks(project) if not (wanted.keep_weights and one.startswith(LOSES)))
