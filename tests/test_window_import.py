@@ -109,7 +109,7 @@ def test_a_model_of_torchvision_is_found_by_name_and_opened_with_its_weights_bes
     assert "squeezenet1_1" in dialog.torchvision.known
     qtbot.keyClicks(dialog.torchvision.search, "squeezenet1_1")
     assert dialog.torchvision.name == "squeezenet1_1" and dialog.torchvision.input.text() == "1x3x224x224"
-    dialog.weights.setChecked(True)
+    assert dialog.weights.isChecked()
     dialog.torchvision.arguments.setText('{"num_classes": 7}')
     qtbot.keyClick(dialog.torchvision.search, Qt.Key.Key_Return)
     opened(qtbot, window)
@@ -119,6 +119,16 @@ def test_a_model_of_torchvision_is_found_by_name_and_opened_with_its_weights_bes
     qtbot.waitUntil(lambda: any("squeezenet1_1" in text for text in told))
     (text,) = told
     assert f"{window.live.analysis.total_parameters:,} parameters" in text and "own weights" in text
+    assert "Checked against the model: outputs, gradients and buffers equal in eval and train mode" in text
+    take, before = window.actions_by_key["take-inits"], window.document.project
+    assert take.isEnabled()
+    take.trigger()
+    after = window.document.project
+    nodes = [node for sheet in (after, *after.blocks.values()) for node in sheet.graph.nodes.values()]
+    assert any(node.inits for node in nodes) and not take.isEnabled()
+    window.document.undo_stack.undo()
+    assert window.document.project == before and take.isEnabled()
+    qtbot.waitUntil(lambda: window.live.up_to_date, timeout=60_000)
     qtbot.waitUntil(lambda: not window.canvas.callout.isVisible())
     net = make_module(window.live.analysis.source)
     weights = load_weights(project.training.start.path)

@@ -58,11 +58,12 @@ class Imported:
         """How it compares with the source model, as the end of a sentence; all checks have passed."""
         if missing := self._missing():
             return f"it was not compared with {self.origin.model}, since {missing}"
-        kinds = " and ".join(dict.fromkeys(one.what for one in checks if one.mode and one.count > one.empty))
+        *most, last = dict.fromkeys(one.what for one in checks if one.mode and one.count > one.empty) or ["outputs"]
+        kinds = f"{', '.join(most)} and {last}" if most else last
         modes = " and ".join(dict.fromkeys(check.mode for check in checks if check.mode))
         odd = next((check.odd for check in checks if check.odd and check.what != "buffers"), "")
         words = f", of which {odd}, as in the model itself at the import: those prove nothing" if odd else ""
-        return f"its {kinds or 'outputs'} in {modes} mode are those of the source model {self.origin.model}{words}"
+        return f"its {kinds} in {modes} mode are those of the source model {self.origin.model}{words}"
 
 
 def source_checks(answer: Mapping[str, Any]) -> tuple[Check, ...]:
