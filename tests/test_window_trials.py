@@ -13,7 +13,8 @@ from pytestqt.qtbot import QtBot
 
 from app import project_file
 from app.data.config import DataConfig
-from app.training.config import Choice
+from app.frozen import FrozenMap
+from app.training.config import Choice, Group
 from app.views import theme
 from app.views.dialogs.dry_run import DryRunDialog
 from app.views.dialogs.find_rate import FindRateDialog
@@ -142,7 +143,7 @@ def test_what_is_typed_is_not_written_over_by_the_run(qtbot: QtBot, window: Main
     rates.show_rate(0.4)
     with qtbot.waitSignal(rates.wanted) as asked:
         qtbot.mouseClick(rates.button, LEFT)
-    assert asked.args == [0.25]
+    assert asked.args == [0.25, ""]
     rates.show_rate(0.25)
     rates.show_rate(0.2)
     assert rates.field.value() == 0.2
@@ -156,3 +157,31 @@ def test_what_does_not_go_together_is_said_before_any_run(qtbot: QtBot, window: 
     window.actions_by_key["dry-run"].trigger()
     qtbot.waitUntil(window.banner.isVisible, timeout=60_000)
     assert window.banner.title().startswith("The dry run stopped: Muon") and "2D" in window.banner.title()
+
+
+def test_each_parameter_group_has_a_field_and_a_curve_of_its_own(qtbot: QtBot, window: MainWindow) -> None:
+    project = window.document.project
+    groups = (Group("fc1", FrozenMap(lr=0.0003)),)
+    training = replace(project.training, optimizer=Choice("SGD", FrozenMap(lr=0.01)), groups=groups)
+    window.document.apply("a group", replace(project, training=training))
+    qtbot.waitUntil(lambda: window.live.up_to_date and not window.run_control.blocked)
+    window.actions_by_key["run"].trigger()
+    rates = window.training_form.live_rate
+    qtbot.waitUntil(lambda: len(rates.lines) == 2 and rates.lines[1].field.isEnabled(), timeout=60_000)
+    window.actions_by_key["set-rate"].trigger()
+    assert [line.now.text() for line in rates.lines] == [
+        "Learning rate of the main group: 0.0100 now", "Learning rate of fc1: 3e−4 now"
+    ]  # fmt: skip
+    assert "Each parameter group keeps its rate until its own is set." in rates.why.text()
+    field = rates.lines[1].field
+    qtbot.mouseClick(field, LEFT, pos=QPoint(8, 10))
+    qtbot.keyClick(field, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
+    qtbot.keyClicks(field, "0.0006")
+    qtbot.keyClick(field, Qt.Key.Key_Return)
+    history = window.session.history
+    qtbot.waitUntil(lambda: history.newest_rates() == {"": 0.01, "fc1": 0.0006}, timeout=60_000)
+    qtbot.waitUntil(lambda: any("Learning rate of fc1 set to 6e−4 by hand" in text for text in window.console.texts))
+    qtbot.waitUntil(lambda: window.curves.rate.legend.texts == ["the main group 0.0100", "fc1 6e−4"])
+    assert rates.lines[0].now.text() == "Learning rate of the main group: 0.0100 now"
+    window.session.stop()
+    qtbot.waitUntil(lambda: not window.session.active)

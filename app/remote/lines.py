@@ -81,7 +81,7 @@ class Reader:
             case "saved":
                 return Saved(fields["step"], fields["path"], fields["problem"])
             case "rate":
-                return RateSet(fields["step"], fields["rate"])
+                return RateSet(fields["step"], fields["rate"], fields.get("group", ""))
             case "paused":
                 return Paused(fields["epoch"], fields["step"])
             case "resumed":

@@ -10,17 +10,18 @@ import numpy as np
 
 from app.runs import tables
 from app.telemetry.histogram import BINS, Histogram
-from app.training.events import Event, GainFigures, Histograms, LayerFigures, RateSet
+from app.training.events import Event, GainFigures, GroupRates, Histograms, LayerFigures, RateSet
 from app.training.layer_history import merged
 
 FIGURES, GAINS, RATES = "layers.bin", "gains.bin", "rates.bin"
+GROUP_RATES = "group-rates.bin"
 KINDS = ("weights", "gradients", "activations")
 _PARTS = ("weight", "update", "dead")
 
 
 def files() -> tuple[str, ...]:
     """The names of the tables; each has a column `step`."""
-    return FIGURES, GAINS, RATES, *(f"histograms-{kind}.bin" for kind in KINDS)
+    return FIGURES, GAINS, RATES, GROUP_RATES, *(f"histograms-{kind}.bin" for kind in KINDS)
 
 
 def append(folder: Path, events: Iterable[Event]) -> None:
@@ -39,6 +40,10 @@ def append(folder: Path, events: Iterable[Event]) -> None:
     rates = [(event.step, event.rate) for event in events if isinstance(event, RateSet)]
     if rates:
         tables.append(folder / RATES, ("step", "rate"), rates)
+    of_groups = [event for event in events if isinstance(event, GroupRates)]
+    for names, group_rates in groupby(of_groups, lambda event: event.groups):
+        columns = ("step", *(f"rate_{name}" for name in names))
+        _append(folder / GROUP_RATES, columns, [(event.step, *event.rates) for event in group_rates])
 
 
 def _append(path: Path, names: tuple[str, ...], rows: list[tuple[float, ...]]) -> None:
@@ -105,3 +110,6 @@ def told(folder: Path) -> Iterator[Event]:
             yield Histograms(int(step), kind, tuple(known_layers))
     for step, rate in tables.read(folder / RATES)[1].T.tolist():
         yield RateSet(int(step), rate)
+    names, columns = tables.read(folder / GROUP_RATES)
+    for step, *values in columns.T.tolist():
+        yield GroupRates(int(step), tuple(name.removeprefix("rate_") for name in names[1:]), tuple(values))

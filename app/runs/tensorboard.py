@@ -7,6 +7,7 @@ anew, to the same tags. TensorBoard is an extra: `pip install tapedeck[tensorboa
 from __future__ import annotations
 
 import shutil
+from bisect import bisect_right
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from app.training.events import (
     EpochDone,
     Event,
     GradientNorms,
+    GroupRates,
     Histograms,
     LayerFigures,
     LossParts,
@@ -67,6 +69,7 @@ class Events:
 
     def __init__(self, out: Any, began: float) -> None:
         self._out, self._began = out, began
+        self._rates: list[GroupRates] = []  # by their steps
 
     def tell(self, events: list[Event]) -> None:
         """Write these; histograms of the weights come with their checkpoints."""
@@ -74,6 +77,9 @@ class Events:
             match event:
                 case StepDone():
                     self._scalars(event, STEP, event.seconds)
+                    self._group_rates(event)
+                case GroupRates():
+                    self._rates.append(event)
                 case LossParts():
                     for name, value in zip(event.outputs, event.losses, strict=True):
                         self._scalar(f"loss of outputs/{name}", value, event.step, None)
@@ -95,6 +101,14 @@ class Events:
                         self._scalar(f"update over weight/{layer}", ratio, event.step, None)
                 case Saved() if not event.problem:
                     self.weights(Path(event.path))
+
+    def _group_rates(self, step: StepDone) -> None:
+        """They were told where they changed; a point a step keeps TensorBoard from drawing a slope between."""
+        at = bisect_right(self._rates, step.step, key=lambda rates: rates.step) - 1
+        if at >= 0:
+            for group, rate in zip(self._rates[at].groups, self._rates[at].rates, strict=True):
+                if group:
+                    self._scalar(f"rate/{group}", rate, step.step, step.seconds)
 
     def weights(self, checkpoint: Path) -> None:
         """Histograms of the weights in a checkpoint; one that is gone by now is left out."""

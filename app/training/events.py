@@ -41,7 +41,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class StepDone:
-    """`rate` is the learning rate of the optimizer's first group at this step, nan where it has none."""
+    """`rate` is the learning rate of the main parameter group at this step, nan where the optimizer has none."""
 
     epoch: int
     step: int
@@ -49,6 +49,18 @@ class StepDone:
     samples: int
     seconds: float
     rate: float = math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRates:
+    """The learning rates of several parameter groups, told before the first step and each at which one is another.
+
+    `groups` are their paths, the main one first; "" is all that lies in no group of the project.
+    """
+
+    step: int
+    groups: tuple[str, ...]
+    rates: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,10 +220,14 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class RateSet:
-    """Somebody set the learning rate by hand after this step: from here on the script gives other numbers."""
+    """Somebody set the learning rate by hand after this step: from here on the script gives other numbers.
+
+    `group` is the path of the parameter group whose it is, "" the main one.
+    """
 
     step: int
     rate: float
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,8 +268,9 @@ class Failed:
 
 
 Event = (
-    Started | StepDone | LossParts | GradientNorms | LayerFigures | GainFigures | Histograms | Looking | Caught
-    | Noticed | EpochDone | MemorySample | Skipped | Saving | Saved | RateSet | Paused | Resumed | Finished | Failed
+    Started | StepDone | GroupRates | LossParts | GradientNorms | LayerFigures | GainFigures | Histograms | Looking
+    | Caught | Noticed | EpochDone | MemorySample | Skipped | Saving | Saved | RateSet | Paused | Resumed | Finished
+    | Failed
 )  # fmt: skip
 
 
@@ -291,7 +308,7 @@ def _fields(event: Event) -> dict[str, Any] | None:
         case Saved():
             return _picked("saved", event, "step", "path", "problem")
         case RateSet():
-            return _picked("rate", event, "step", "rate")
+            return _picked("rate", event, "step", "rate", *(["group"] if event.group else []))
         case Finished():
             return _picked("finished", event, "reason", "epoch", "steps", *(["note"] if event.note else []))
         case Failed():

@@ -16,6 +16,7 @@ from app.training.events import (
     Event,
     GainFigures,
     GradientNorms,
+    GroupRates,
     Histograms,
     LayerFigures,
     Looking,
@@ -31,6 +32,7 @@ __all__ = ["Array", "Columns", "History"]
 
 _STEPS = ("step", "epoch", "loss", "samples", "seconds", "rate")
 _STEP = attrgetter(*_STEPS)
+MAIN = "the main group"  # of parameters: those that lie in no group of the project
 
 
 class History:
@@ -50,6 +52,7 @@ class History:
         self.started: Started | None = None
         self.steps = Columns(*_STEPS)
         self.rates_set = Columns("step", "rate")  # by hand
+        self.group_rates = Columns("step")  # of several parameter groups, a row where one changed, the main one first
         self.parts = Columns("step")  # the losses of several outputs, a column `loss_<output>` each
         self.epochs = Columns("epoch", "step", "train_loss", "train_accuracy", "val_loss", "val_accuracy", "seconds")
         self.scores = Columns("epoch", "step", "seconds")
@@ -85,6 +88,11 @@ class History:
                 if self.parts.names[1:] != names:
                     self.parts = Columns("step", *names)
                 self.parts.append(event.step, *event.losses)
+            case GroupRates():
+                names = tuple(f"rate_{group}" for group in event.groups)
+                if self.group_rates.names[1:] != names:
+                    self.group_rates = Columns("step", *names)
+                self.group_rates.append(event.step, *event.rates)
             case RateSet():
                 self.rates_set.append(event.step, event.rate)
             case GradientNorms():
@@ -108,6 +116,33 @@ class History:
                 self.clear()
                 self.started = event
                 self.gradients = Columns(*event.layers)
+
+    def rates_of(self, group: str, window: slice = slice(None)) -> Array:
+        """The learning rate of a parameter group at each step of a window, shape (steps,); nan before it was told."""
+        told, steps = self.group_rates, self.steps["step"][window]
+        if not len(told):
+            return np.full(len(steps), np.nan)
+        rows = np.searchsorted(told["step"], steps, "right") - 1
+        return np.where(rows < 0, np.nan, told[f"rate_{group}"][np.maximum(rows, 0)])
+
+    @property
+    def main_group(self) -> str:
+        """The path of the parameter group whose rate `steps` has; "" where it is what lies in none of the project's."""
+        names = self.group_rates.names[1:]
+        return names[0].removeprefix("rate_") if names else ""
+
+    def newest_rates(self) -> dict[str, float]:
+        """The rate of each parameter group at the newest step, the main one first; nothing before there is a step."""
+        if not len(self.steps):
+            return {}
+        main, last = self.main_group, slice(-1, None)
+        others = {name: float(self.rates_of(name, last)[0]) for name in self.own_rates if name != main}
+        return {main: float(self.steps["rate"][-1]), **others}
+
+    @property
+    def own_rates(self) -> tuple[str, ...]:
+        """The parameter groups of the project whose learning rate is known; not what lies in none of them."""
+        return tuple(name.removeprefix("rate_") for name in self.group_rates.names[1:] if name != "rate_")
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -133,8 +168,8 @@ class History:
         """Let go of what a run told after the checkpoint that it goes on from."""
         self.seen.cut(step)
         self.gradients.cut(int(np.searchsorted(self.gradient_steps, step, "right")))
-        whole = (self.steps, self.epochs, self.scores, self.memory, self.rates_set, self.parts, self._gradient_steps)
-        for columns in whole:
+        whole = (self.steps, self.epochs, self.scores, self.memory, self.rates_set, self.group_rates, self.parts)
+        for columns in (*whole, self._gradient_steps):
             columns.cut(int(np.searchsorted(columns["step"], step, "right")))
 
     def samples_per_second(self, window: float = 2.0) -> float | None:
@@ -151,11 +186,13 @@ class History:
     def to_csv(self) -> str:
         """One row a step and one an epoch, in the order in which they happened; numbers in full precision.
 
-        `rate` is the learning rate of the step, `loss_<output>` the losses of several outputs before their weights.
+        `rate` is the learning rate of the main parameter group at the step, `rate_<path>` that of each other group;
+        `loss_<output>` are the losses of several outputs before their weights.
         """
         out = io.StringIO()
         parts = self.parts.names[1:]
-        figures = ("loss", *parts, "rate", "train_loss", "train_accuracy", "val_loss", "val_accuracy")
+        rates = {f"rate_{name}": self.rates_of(name).tolist() for name in self.own_rates}
+        figures = ("loss", *parts, "rate", *rates, "train_loss", "train_accuracy", "val_loss", "val_accuracy")
         scores = tuple(f"val_{name}" for name in self.metrics)
         header = ("event", "epoch", "step", *figures, *scores, "seconds")
         writer = csv.DictWriter(out, header, lineterminator="\r\n")  # what is in it decides what is put in quotes
@@ -169,6 +206,9 @@ class History:
             losses = {row["step"]: row for row in _rows(self.parts, "")}
             for row in steps:
                 row |= {name: losses.get(row["step"], {}).get(name, "") for name in parts}
+        for name, values in rates.items():
+            for row, value in zip(steps, values, strict=True):
+                row[name] = "" if np.isnan(value) else value
         rows = [*steps, *epochs]
         for row in sorted(rows, key=lambda row: (row["step"], row["event"] == "epoch")):
             writer.writerow({name: value for name, value in row.items() if name in header})

@@ -8,7 +8,7 @@ from torch's generators, and visitors put them back (`app.rng`, `app.training.li
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from time import perf_counter
@@ -27,9 +27,7 @@ from app.training.events import (
     EpochDone,
     Event,
     Finished,
-    LossParts,
     Paused,
-    RateSet,
     Resumed,
     Saved,
     Saving,
@@ -45,6 +43,7 @@ from app.training.order import batch_count, ordered
 from app.training.saving import Saver
 from app.training.scores import Gathered
 from app.training.setting_up import set_up
+from app.training.stepper import Batch
 from app.training.switches import cpu_threads, switched
 from app.training.watcher import Watcher
 
@@ -99,8 +98,8 @@ class _Run:
         self.config = job.training
         self.live: Live | None = None
         self.at = Position()
-        # (epoch, step, loss, samples, seconds, rate, parts), on the device until they are flushed.
-        self._losses: list[tuple[int, int, Tensor, int, float, float, Mapping[str, Tensor]]] = []
+        # (epoch, step, samples, seconds, rate, batch), whose losses are on the device until they are flushed.
+        self._losses: list[tuple[int, int, int, float, float, Batch]] = []
         self._watcher: Watcher | None = None
         self._correct: Tensor | None = None
         self._origin = 0.0
@@ -207,8 +206,7 @@ class _Run:
                     yield from self._flush()
                     return
             if self.stepper.set_by_hand:
-                self.stepper.set_by_hand = False
-                yield RateSet(self.at.step, self.stepper.rate)
+                yield from self.stepper.rates_set(self.at.step)
             yield from self._take_step(epoch, len(chunks[number]), number + 1 == len(chunks), batches)
             if self._over():
                 break
@@ -297,11 +295,9 @@ class _Run:
         watcher.after(self.at.step, batch.updated, now)
         if self._at_once:
             self.at.total += seen * count
-            yield StepDone(epoch, self.at.step, seen, count, seconds, rate)
-            if batch.parts:
-                yield LossParts.of(epoch, self.at.step, batch.parts)
+            yield from batch.told(StepDone(epoch, self.at.step, seen, count, seconds, rate))
         else:
-            self._losses.append((epoch, self.at.step, batch.loss, count, seconds, rate, batch.parts))
+            self._losses.append((epoch, self.at.step, count, seconds, rate, batch))
         if now >= watcher.flush_due:
             for event in self._flush():
                 if isinstance(event, Caught):
@@ -325,13 +321,11 @@ class _Run:
 
         losses, self._losses = self._losses, []
         if losses:
-            values = torch.stack([loss for _, _, loss, _, _, _, _ in losses]).tolist()
-            for (epoch, step, _, samples, seconds, rate, parts), value in zip(losses, values, strict=True):
+            values = torch.stack([batch.loss for *_, batch in losses]).tolist()
+            for (epoch, step, samples, seconds, rate, batch), value in zip(losses, values, strict=True):
                 self._must_be_finite(value, step)
                 self.at.total += value * samples
-                yield StepDone(epoch, step, value, samples, seconds, rate)
-                if parts:
-                    yield LossParts.of(epoch, step, parts)
+                yield from batch.told(StepDone(epoch, step, value, samples, seconds, rate))
         yield from self._watching.told(self.at.epoch, self.at.step, self._seconds())
         if self._saver is not None and self._saver.news:
             yield from self._saver.told()

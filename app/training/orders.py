@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from app.telemetry import gpu
@@ -11,14 +12,16 @@ from app.training.live import Live
 
 @dataclass(frozen=True)
 class SetRate:
-    """Go on with this learning rate: the first group's, the others in proportion."""
+    """Go on with this learning rate of one parameter group, "" is the main one; the others keep theirs."""
 
     rate: float
+    group: str = ""
 
     def __call__(self, live: Live) -> float:
-        """The rate that was in force before."""
-        before = live.stepper.rate
-        live.stepper.set_rate(self.rate)
+        """Set it; returns the rate that was in force before. Raises ValueError for a group that there is not."""
+        rates = live.stepper.rates
+        before = dict(zip(rates.names, rates.all, strict=True)).get(self.group or rates.names[0], math.nan)
+        live.stepper.set_rate(self.rate, self.group)
         return before
 
 

@@ -82,7 +82,7 @@ def rate_test(
             rate = lowest * (highest / lowest) ** (number / (batches - 1))
             with aside(plain.seed + 1 + number):
                 inputs, labels = next(reader)
-                stepper.set_rate(rate)
+                stepper.rates.scale(rate)
                 loss = float(stepper.take(inputs, labels, True, _nothing, lambda: None).loss)
             if not math.isfinite(loss):
                 ended = f"The loss is {loss} at a rate of {rate:.2g}."

@@ -118,7 +118,7 @@ def fitted(schedule: Schedule, length: Span) -> Schedule | None:
 
 @dataclass(frozen=True)
 class Preview:
-    """The rate of the optimizer's first group after each move; `per` is what moves it.
+    """The rate of the main parameter group after each move; `per` is what moves it.
 
     `words` says why there is none, or why it is not all.
     """

@@ -5,13 +5,14 @@ The order of operations is that of the exported `train.py`; what a project does 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from app.training.choices import CLOSURE, PLATEAU, make_loss, make_optimizer, make_schedule
 from app.training.config import TrainingConfig
+from app.training.events import Event, GroupRates, LossParts, RateSet, StepDone
+from app.training.learning_rates import LearningRates, Rates
 from app.training.metrics import Task
 
 if TYPE_CHECKING:
@@ -24,13 +25,22 @@ _NO_PARTS: Mapping[str, Tensor] = MappingProxyType({})
 class Batch(NamedTuple):
     """What came of a batch: its loss on the device, detached, how many samples were right, and whether a step came.
 
-    `parts` are the losses of several outputs, detached.
+    `parts` are the losses of several outputs, detached, `rates` is what is to be told of several parameter groups.
     """
 
     loss: Tensor
     correct: Tensor | None
     updated: bool
     parts: Mapping[str, Tensor]
+    rates: Rates | None = None
+
+    def told(self, done: StepDone) -> Iterator[Event]:
+        """What a step tells, from where its loss is read off the device."""
+        if self.rates is not None:
+            yield GroupRates(done.step, self.rates.names, self.rates.values)
+        yield done
+        if self.parts:
+            yield LossParts.of(done.epoch, done.step, self.parts)
 
 
 # What schedules put into an optimizer's groups.
@@ -67,34 +77,25 @@ class Stepper:
         # What the net was given last, and on the CPU its generator's state then; until the loss was looked at.
         self.fed: tuple[Tensor, Tensor | None] | None = None
         self._state: Callable[[], Tensor | None] = torch.get_rng_state if self.kind == "cpu" else lambda: None
-        self.set_by_hand = False  # the rate, since the loop last looked
+        self.rates = LearningRates(model, self.optimizer, self.schedule, own)
+        self.set_by_hand: list[str] = []  # the groups whose rate was, since the loop last looked
         self.waiting = 0  # batches whose gradients the optimizer has not had yet
 
     @property
     def rate(self) -> float:
-        """The learning rate of the first group, nan where the optimizer has none."""
-        rate = self.optimizer.param_groups[0].get("lr")
-        return math.nan if rate is None else float(rate)
+        """The learning rate of the main group, nan where the optimizer has none."""
+        return self.rates.main
 
-    def set_rate(self, rate: float) -> None:
-        """Set the first group's rate, and those of the others and of the schedule in proportion.
+    def set_rate(self, rate: float, group: str = "") -> None:
+        """Set the rate of one parameter group, "" is the main one, see `LearningRates.set`. Raises ValueError."""
+        self.set_by_hand.append(self.rates.set(rate, group))
 
-        From a rate of 0 there is no proportion: every group gets the rate, and the schedule goes on from there.
-        """
-        now, self.set_by_hand = self.rate, True
-        if not now > 0:
-            for group in self.optimizer.param_groups:
-                group["lr"] = rate
-            return
-        factor = rate / now
-        for group in self.optimizer.param_groups:
-            for name in ("lr", "initial_lr", "max_lr", "min_lr"):
-                if name in group:
-                    group[name] = group[name] * factor
-        for schedule in (self.schedule, *getattr(self.schedule, "_schedulers", ())):
-            for name in ("base_lrs", "max_lrs"):
-                if hasattr(schedule, name):
-                    setattr(schedule, name, [one * factor for one in getattr(schedule, name)])
+    def rates_set(self, step: int) -> Iterator[RateSet]:
+        """What was set by hand since the last call, after that step."""
+        names, self.set_by_hand = dict.fromkeys(self.set_by_hand), []
+        rates = dict(zip(self.rates.names, self.rates.all, strict=True))
+        for name in names:
+            yield RateSet(step, rates[name], "" if name == self.rates.names[0] else name)
 
     @property
     def validated(self) -> nn.Module:
@@ -161,6 +162,7 @@ class Stepper:
         """
         if self.config.optimizer.name == CLOSURE:
             return self._take_closure(inputs, labels, look, measure)
+        rates = self.rates.news()
         if not self.waiting:
             self.optimizer.zero_grad(set_to_none=True)
         output, loss = self._run(inputs, labels)
@@ -172,7 +174,8 @@ class Stepper:
         updated = last or self.waiting == self.config.accumulate
         if updated:
             self._update(measure)
-        return Batch(loss.detach(), self.task.correct(output, labels), updated, self.parts)
+        self.rates.were_told(rates)
+        return Batch(loss.detach(), self.task.correct(output, labels), updated, self.parts, rates)
 
     def _run(self, inputs: Tensor, labels: Tensor) -> tuple[Any, Tensor]:
         if not self.config.mixup:

@@ -180,9 +180,7 @@ class PageLinks(QObject):
             return
         window.curves.refresh()
         window.runs.refresh()
-        rates = session.current.history.steps["rate"]
-        if len(rates):
-            window.training_form.live_rate.show_rate(float(rates[-1]))
+        window.training_form.live_rate.show_rates(session.current.history.newest_rates())
         now = time.monotonic()
         if now - self._painted > STRIPS / session.room or not session.active:
             self._painted = now

@@ -108,12 +108,12 @@ class RunControl(QObject):
     def stop(self) -> None:
         self._session.stop()
 
-    def set_rate(self, rate: float) -> None:
-        """Let the run under way go on with another learning rate."""
+    def set_rate(self, rate: float, group: str = "") -> None:
+        """Let the run under way go on with another learning rate of a parameter group, "" is the main one."""
         if self._session.thread is None or not self._session.active:
             self.refused.emit("No run goes on", "The rate of the next run is the optimizer's lr, under Training.")
             return
-        asked = self._session.thread.run_between_steps(SetRate(rate))
+        asked = self._session.thread.run_between_steps(SetRate(rate, group))
         asked.add_done_callback(self._rate_answered)
 
     def _rate_answered(self, asked: Future[float]) -> None:

@@ -23,6 +23,10 @@ WORDS = (
     "The net is trained on a few batches of its data with a learning rate that grows from batch to batch. A good rate "
     "lies where the loss falls most steeply, well before it runs away. Nothing of it stays."
 )
+GROUPS = (
+    " The rate is that of the main parameter group; groups with a rate of their own grow in the same proportion here, "
+    "and keep theirs in the project."
+)
 
 
 class FindRateDialog(Dialog):
@@ -61,7 +65,8 @@ class FindRateDialog(Dialog):
         self._timer = QTimer(self, interval=LOOK, timeout=self._look)
 
     def _lay_out(self) -> None:
-        self.body.addWidget(label(WORDS, "body", "text2", wrap=True))
+        own = any("lr" in group.options for group in self._job.training.groups)
+        self.body.addWidget(label(WORDS + GROUPS * own, "body", "text2", wrap=True))
         grid = QGridLayout()
         grid.setHorizontalSpacing(10)
         fields = (("from", self.lowest), ("to", self.highest), ("batches", self.batches))

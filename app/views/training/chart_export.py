@@ -59,7 +59,8 @@ def svg(page: Curves) -> bytes:
 def to_csv(history: History) -> str:
     """One row a step, in full precision; what was measured more rarely stands at its step, elsewhere cells are empty.
 
-    The columns are step, epoch, seconds, samples, loss, rate, the losses of several outputs; losses and accuracies at
+    The columns are step, epoch, seconds, samples, loss, rate, `rate_<path>` of other parameter groups, the losses of
+    several outputs; losses and accuracies at
     the last step of each epoch; memory in bytes; and `grad_norm:<layer>` for each layer.
     """
     steps = history.steps
@@ -67,6 +68,7 @@ def to_csv(history: History) -> str:
         name: _texts(steps[name], whole=name in ("step", "epoch", "samples"))
         for name in ("step", "epoch", "seconds", "samples", "loss", "rate")
     }
+    table |= {f"rate_{name}": _texts(history.rates_of(name)) for name in history.own_rates}
     rows = {int(step): row for row, step in enumerate(steps["step"])}
     for name in ("train_loss", "train_accuracy", "val_loss", "val_accuracy"):
         table[name] = _spread(rows, history.epochs["step"], history.epochs[name])

@@ -52,8 +52,9 @@ def lines_of(event: Event, epochs: int = 0) -> list[Line]:
         case Failed():
             return [Line(_sentences(event.message, event.cure), "error", event.traceback.rstrip())]
         case RateSet():
-            words = f"Learning rate set to {figures.figure(event.rate)} by hand after step {figures.count(event.step)}."
-            return [Line(f"{words} From here on train.py gives other numbers.", "warn")]
+            of = f" of {event.group}" if event.group else ""
+            words = f"Learning rate{of} set to {figures.figure(event.rate)} by hand after step"
+            return [Line(f"{words} {figures.count(event.step)}. From here on train.py gives other numbers.", "warn")]
         case Skipped():
             return [Line(f"Skipped: {_sentences(event.message)}", "warn")]
         case Saved() if event.problem:

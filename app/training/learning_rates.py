@@ -1,0 +1,103 @@
+"""The learning rates of an optimizer by the parameter group of the project, and how one of them is set by hand.
+
+A group of the project may be two of the optimizer's: what has no weight decay is a group of its own there, at the same
+rate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.optim import Optimizer
+
+_SCHEDULED = ("initial_lr", "max_lr", "min_lr")  # what schedules keep in a group of the optimizer
+
+
+class Rates(NamedTuple):
+    """The rate of each group, at one step."""
+
+    names: tuple[str, ...]
+    values: tuple[float, ...]
+
+
+class LearningRates:
+    """`names` are the paths of the groups, the main one first; "" is all that lies in no group of the project.
+
+    The main group is "", or the largest one where every parameter lies in a group.
+    """
+
+    def __init__(self, model: nn.Module, optimizer: Optimizer, schedule: Any, paths: Iterable[str]) -> None:
+        self._optimizer, self._schedule, paths = optimizer, schedule, tuple(paths)
+        names = {id(parameter): name for name, parameter in model.named_parameters()}
+        first = [names.get(id(group["params"][0]), "") for group in optimizer.param_groups]
+        found = [next((path for path in paths if f"{name}.".startswith(f"{path}.")), "") for name in first]
+        sizes: dict[str, int] = {}
+        for path, group in zip(found, optimizer.param_groups, strict=True):
+            sizes[path] = sizes.get(path, 0) + sum(parameter.numel() for parameter in group["params"])
+        main = "" if "" in sizes else max(sizes, key=sizes.__getitem__)
+        self.names = (main, *(path for path in sizes if path != main))
+        self._places = {name: [at for at, path in enumerate(found) if path == name] for name in self.names}
+        self._told: Rates | None = None
+
+    @property
+    def main(self) -> float:
+        """The rate of the main group, nan where the optimizer has none."""
+        return self._rate(self.names[0])
+
+    @property
+    def all(self) -> tuple[float, ...]:
+        """The rate of each of `names`."""
+        return tuple(map(self._rate, self.names))
+
+    def _rate(self, name: str) -> float:
+        rate = self._optimizer.param_groups[self._places[name][0]].get("lr")
+        return math.nan if rate is None else float(rate)
+
+    def news(self) -> Rates | None:
+        """The rates of several groups where they are not those that were told last, else None."""
+        if len(self.names) == 1:
+            return None
+        rates = Rates(self.names, self.all)
+        return rates if rates != self._told else None
+
+    def were_told(self, rates: Rates | None) -> None:
+        self._told = rates or self._told
+
+    def set(self, rate: float, name: str = "") -> str:
+        """Set the rate of one group, "" is the main one; its schedule goes on in proportion. Returns its name.
+
+        From a rate of 0 there is no proportion: the schedule goes on as it would have. Raises ValueError for a group
+        that there is not.
+        """
+        name = name or self.names[0]
+        if name not in self._places:
+            known = ", ".join(one or "the main group" for one in self.names)
+            raise ValueError(f"The run has no parameter group “{name}”; it has {known}.")
+        now = self._rate(name)
+        for at in self._places[name]:
+            self._scale(at, rate / now if now > 0 else None)
+            self._optimizer.param_groups[at]["lr"] = rate
+        return name
+
+    def scale(self, rate: float) -> None:
+        """Set the rate of the main group, and every other one in the same proportion."""
+        now = self.main
+        for name, other in zip(self.names, self.all, strict=True):
+            self.set(rate * (other / now) if now > 0 else rate, name)
+
+    def _scale(self, at: int, factor: float | None) -> None:
+        """Let the schedule of a group of the optimizer go on in proportion."""
+        if factor is None:
+            return
+        group = self._optimizer.param_groups[at]
+        group.update({key: group[key] * factor for key in _SCHEDULED if key in group})
+        for schedule in (self._schedule, *getattr(self._schedule, "_schedulers", ())):
+            for key in ("base_lrs", "max_lrs"):
+                if hasattr(schedule, key):
+                    rates = list(getattr(schedule, key))
+                    rates[at] *= factor
+                    setattr(schedule, key, rates)
