@@ -342,7 +342,9 @@ def _sentence(problem: Problem, project: Project) -> str:
 
 def printable(text: str) -> str:
     """One line without control characters: names come from files, and a terminal would obey them."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    return "".join(
+        letter if letter.isprintable() else " " if letter.isspace() else "\N{REPLACEMENT CHARACTER}" for letter in text
+    )
 
 
 def shortened(text: str) -> str:

@@ -159,13 +159,17 @@ def write(
     from app.autograd.tape import to_json
 
     path: Path = options.out
-    if plays(options) and played is None:
-        raise cli.Refused(stopped or "backward cannot be played: a backward pass of the file itself freed the graph. "
-                          "Leave it out, or give it retain_graph=True", 1)  # fmt: skip
+    missing = stopped or "The backward pass cannot be played." if plays(options) and played is None else ""
     if path.suffix == ".json":
-        more = {"played": played_json(played, stopped)} if played is not None else {}
+        more: dict[str, Any] = {"played": played_json(played, stopped)} if played is not None else {}
+        if missing:
+            more = {"played": None, "not_played": missing}
         cli.write_text(path, json.dumps({**to_json(tape), **(told or {}), **more}, indent=1) + "\n")
+        if missing:
+            raise cli.Refused(f"{missing} {path} has the graph alone", 1)
         return
+    if missing:
+        raise cli.Refused(missing, 1)
     from app.autograd.blocks import group_by_block
     from app.autograd.drawing import draw
     from app.autograd.grouping import fold, group_by_layer, opened

@@ -8,9 +8,11 @@ import pytest
 import torch
 from torch import nn
 
+from app import cli
 from app.autograd.findings import LOOKED_FOR, STAGES, Finding, find_all
 from app.autograd.sparse import parts_of
 from app.autograd.subject import Subject
+from app.autograd.told import of_findings
 
 Y = torch.tensor([0, 1, 1])
 
@@ -197,3 +199,10 @@ def test_sparse_layouts_are_looked_into_and_weighed_with_their_indices(layout: t
     blocks = parts_of(matrix)
     assert len(blocks) == (2 if layout is torch.sparse_coo else 3)
     assert sum(kept[one].bytes for one in near) == sum(block.untyped_storage().nbytes() for block in blocks)
+
+
+def test_a_line_to_write_and_a_message_of_several_lines_are_printed_without_replacement_characters() -> None:
+    found = Finding("in place", "error", "fc", "Spoiled.", before="    v += 1", after="    v = v.clone()\n    v += 1")
+    lines = [cli.printable(line) for line in of_findings([found])]
+    assert lines == ["error: fc: Spoiled.", "    - v += 1", "    + v = v.clone()", "    + v += 1"]
+    assert cli.printable("Jacobian mismatch\nfor output\x1b") == "Jacobian mismatch for output\N{REPLACEMENT CHARACTER}"

@@ -11,7 +11,7 @@ from torch import nn
 from app.autograd import looks
 from app.autograd.capture import capture
 from app.autograd.drawing import summary, to_drawing
-from app.autograd.grouping import OPEN_TOTAL, fold, group_by_layer, opened
+from app.autograd.grouping import OPEN_TOTAL, fold, group_by_layer, make_group, opened
 from app.drawing import bytes_text
 from app.layout import arrange
 from tests.autograd_tapes import small_tape
@@ -120,3 +120,10 @@ def test_layers_stand_from_left_to_right() -> None:
     layout = arrange(drawing, width=100_000)
     order = sorted(layout.groups, key=lambda key: layout.groups[key].x)
     assert order == ["node:n1", "node:n2", "node:n3", "node:n4", "node:n5", "loss"]
+
+
+def test_a_group_of_several_modules_is_of_the_class_that_holds_them() -> None:
+    tape = capture(nn.Sequential(nn.Sequential(nn.Linear(4, 4), nn.Tanh()), nn.Linear(4, 2)), torch.randn(2, 4))
+    block = [node for node in tape.nodes if node.layer.startswith("0")]
+    assert make_group(tape, "node:n1", block).kind == "Sequential"
+    assert make_group(tape, "node:n2", [node for node in tape.nodes if node.layer == "1"]).kind == "Linear"

@@ -97,3 +97,22 @@ def test_vector_jacobian_product_starts_with_the_vector_and_without_one_with_one
     given = ran(text + "y.backward(torch.tensor([1.0, 2.0, 2.0, 4.0]))", play=True).graph
     assert given.played.records[0].norm == 5.0 and given.played.records[-1].norm == 15.0
     assert ran(text, play=True).graph.played.records[0].norm == 2.0
+
+
+def test_a_named_tensor_below_the_one_that_backward_began_at_is_played_with_what_arrived_there() -> None:
+    text = "x = torch.ones(4, requires_grad=True)\nh = x.exp()\ny = h * h\n(y * 3).sum().backward()\n"
+    answer = ran(text, play=True)
+    graph = answer.graph_of("y")
+    assert graph is not None and graph.freed_at == 4 and graph.stopped == "" and graph.played is not None
+    assert graph.played.order == graph.tape.order and graph.played.records[0].norm == 6.0, "3 for each of four"
+    leaf = next(node.id for node in graph.tape.nodes if node.parameters == ("x",))
+    assert graph.played.node_norms[leaf] == pytest.approx(answer.tensor("x").grad_norm)
+    assert graph.played.records[-1].held == 0 and all(one.held >= 0 for one in graph.played.records)
+
+
+def test_why_a_graph_is_not_played_is_said_truly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.autograd.snippet_run.MOST_PLAYED", 3)
+    monkeypatch.setattr("app.autograd.snippet_tape.MOST_PLAYED", 3)
+    for more in ("", "loss.backward()"):
+        graph = ran(NET + more, play=True).graph
+        assert graph.played is None and "nodes, and of a file those of up to 3 are played" in graph.stopped

@@ -119,7 +119,7 @@ def make_group(
         if key.startswith("layer:") and first.call > 1:
             title = f"{title} (call {first.call})"
     label = tape.labels.get(first.node) if first.node is not None and parent is None else None
-    module = first.layer if module is None else module
+    module = _module_of(tape, nodes) if module is None else module
     kind = (label.kind if label else "") or (tape.layers.get(module, "") if module and not first.in_loss else "")
     return LayerGroup(
         key=key,
@@ -134,6 +134,20 @@ def make_group(
         parent=parent,
         own=ids if own is None else own,
     )
+
+
+def _module_of(tape: Tape, nodes: list[TapeNode]) -> str:
+    """The innermost module that all of them lie in; of modules that stand in a list the first."""
+    paths = {node.layer for node in nodes if not node.is_leaf} or {nodes[0].layer}
+    if len(paths) == 1:
+        return nodes[0].layer
+    shared = []
+    for names in zip(*(path.split(".") for path in paths), strict=False):
+        if len(set(names)) > 1:
+            break
+        shared.append(names[0])
+    path = ".".join(shared)
+    return nodes[0].layer if not path or tape.layers.get(path) in ("ModuleList", "ModuleDict") else path
 
 
 def _category(label: Label | None, first: TapeNode, nodes: list[TapeNode], kind: str, container: bool) -> str:

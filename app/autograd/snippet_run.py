@@ -35,6 +35,10 @@ SEED = 0
 LAST = "_"  # the name under which the value of a last expression is kept, as at Python's prompt
 MOST_GRAPHS = 24
 DEAF = "Lines and layers are not known: torch.compile compiles nothing while they are noted."
+NOT_SEEN = (
+    "A backward pass freed this graph before it could be watched: name the tensor that backward() starts from, or give "
+    "it retain_graph=True."
+)
 LISTENING = {str(snippet_tape.__file__), str(layers.__file__)}  # frames of ours between a line and torch
 NO_MEMORY = ("can't allocate memory", "Cannot allocate memory", "bad_alloc", "out of memory")
 
@@ -201,9 +205,16 @@ class _Session:
         until, found = process_time() + PATIENCE, []
         for graph in graphs:
             if graph.played is None and not graph.stopped and graph.freed_at is None:
-                if process_time() < until and len(graph.tape.nodes) <= MOST_PLAYED:
+                if len(graph.tape.nodes) > MOST_PLAYED:
+                    graph = replace(graph, stopped=_too_many(graph))
+                elif process_time() >= until:
+                    words = f"The graphs before it took the {PATIENCE:.0f} seconds that playing may take."
+                    graph = replace(graph, stopped=words)
+                else:
                     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
                         graph = self._played_now(graph, ends[graph.name])
+            elif graph.played is None and graph.freed_at is not None and not graph.stopped:
+                graph = replace(graph, stopped=_too_many(graph) if len(graph.tape.nodes) > MOST_PLAYED else NOT_SEEN)
             found.append(graph)
         return found
 
@@ -267,13 +278,16 @@ class _Session:
     def _graph(self, name: str, tensor: Tensor, names: Names) -> Graph:
         tape, freed = self._recorder.tape_of(tensor, names)
         before = self._recorder.before_backward(tensor)
-        watch = before.watch if before is not None else None
-        played, stopped = (watch.result(), watch.words()) if watch is not None else (None, "")
+        played, stopped = before.played if before is not None else (None, "")
         if not freed:
             return Graph(name, tape, None, played, stopped if played is not None else "")
         if before is None:
             return Graph(name, tape, 0)
         return Graph(name, before.tape, before.line, played, stopped)
+
+
+def _too_many(graph: Graph) -> str:
+    return f"The graph has {len(graph.tape.nodes):,} nodes, and of a file those of up to {MOST_PLAYED:,} are played."
 
 
 def _ending(error: SnippetError | None) -> Ending:

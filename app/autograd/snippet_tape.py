@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import process_time
 from types import FrameType
@@ -17,8 +17,10 @@ from torch.overrides import TorchFunctionMode
 from app.autograd.capture import record_of, with_leaves_placed
 from app.autograd.layers import Origin, OriginRecorder
 from app.autograd.memory import SavedReader, StorageTable, is_freed
+from app.autograd.partial_pass import part_of
 from app.autograd.snippet_names import Names
-from app.autograd.tape import Label, Tape, TapeNode, below
+from app.autograd.steps import PassResult
+from app.autograd.tape import Label, Tape, TapeNode, below, numbers_below
 from app.autograd.walk import LEAF_SEQUENCE, execution_order, is_accumulate, walk
 from app.autograd.watched_pass import PassWatch
 from app.frozen import FrozenMap
@@ -46,11 +48,26 @@ class SnippetSource(Source):
 
 @dataclass(frozen=True)
 class Before:
-    """A graph as it was right before `line` started a backward pass; `watch` has that pass, if it was of this graph."""
+    """A graph as it was right before `line` started a backward pass; `watch` has that pass, if it was watched.
+
+    Where the pass began above this graph, `number` has the number here of each of its nodes that lies in the graph.
+    """
 
     tape: Tape
     line: int
     watch: PassWatch | None = None
+    number: Mapping[int, int] | None = None
+
+    @property
+    def played(self) -> tuple[PassResult | None, str]:
+        """The pass through this graph, and why it ended before its last step or cannot be told, "" for neither."""
+        if self.watch is None:
+            return None, ""
+        passed, words = self.watch.result(), self.watch.words()
+        if passed is not None and self.number is not None:
+            passed = part_of(passed, self.number, self.tape)
+            words = "" if passed is not None and len(passed.records) == len(self.tape.order) else words
+        return passed, words
 
 
 class SnippetRecorder(OriginRecorder):
@@ -140,8 +157,8 @@ class SnippetRecorder(OriginRecorder):
         for one in reversed(self._earlier):
             node = next((each.id for each in one.tape.nodes if each.sequence == number), None)
             if node is not None:
-                whole = node == one.tape.roots[0]
-                return Before(below(one.tape, node, _number(tensor)), one.line, one.watch if whole else None)
+                inside = None if node == one.tape.roots[0] else numbers_below(one.tape, node)
+                return Before(below(one.tape, node, _number(tensor)), one.line, one.watch, inside)
         return None
 
     def tape_of(self, tensor: torch.Tensor, names: Names | None = None) -> tuple[Tape, bool]:

@@ -241,8 +241,8 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-def below(tape: Tape, root: int, loss: float | None = None) -> Tape:
-    """The part of a tape that node `root` reaches, as a tape of its own; `loss` is the value there."""
+def numbers_below(tape: Tape, root: int) -> dict[int, int]:
+    """The nodes that `root` reaches, each with its number in the tape that `below` makes of them."""
     reached, todo = {root}, [root]
     while todo:
         for edge in tape.outgoing.get(todo.pop(), ()):
@@ -250,7 +250,13 @@ def below(tape: Tape, root: int, loss: float | None = None) -> Tape:
                 reached.add(edge.target)
                 todo.append(edge.target)
     kept = [root, *(node.id for node in tape.nodes if node.id in reached and node.id != root)]
-    number = {node: place for place, node in enumerate(kept)}
+    return {node: place for place, node in enumerate(kept)}
+
+
+def below(tape: Tape, root: int, loss: float | None = None) -> Tape:
+    """The part of a tape that node `root` reaches, as a tape of its own; `loss` is the value there."""
+    number = numbers_below(tape, root)
+    kept, reached = list(number), set(number)
     blocks = [s for s in tape.storages if reached.intersection(s.holders)]
     block = {s.id: place for place, s in enumerate(blocks)}
     order = tuple(number[node] for node in tape.order if node in reached)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,8 @@ def of_findings(found: Iterable[Finding]) -> Iterator[str]:
     for one in found:
         where = f"{one.place} ({one.file})" if one.file else one.place
         yield f"{one.severity}: {where}: {one.sentence}"
-        if one.before:
-            yield f"    - {one.before.strip()}"
-        if one.after:
-            yield f"    + {one.after.strip()}"
+        yield from (f"    - {line}" for line in textwrap.dedent(one.before).strip().splitlines())
+        yield from (f"    + {line}" for line in textwrap.dedent(one.after).strip().splitlines())
         if one.cure:
             yield f"    {one.cure}"
 

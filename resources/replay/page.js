@@ -33,6 +33,9 @@
     while (value >= 1023.5 && unit < 3) { value /= 1024; unit += 1; }
     return `${value.toFixed(value < 9.995 ? 2 : value < 99.95 ? 1 : 0)} ${units[unit]}`;
   }
+  // A share that is not quite all, or not quite nothing, is not rounded to it.
+  const part = share => share > 0.999 && share < 1 ? "> 99.9 %" : share > 0 && share < 0.001 ? "< 0.1 %"
+    : `${Number((100 * share).toFixed(1))} %`;
   const percent = share => share === null ? "–" : `${Math.round(100 * share)} %`.replace("-", "−");
   const finite = value => Number.isFinite(number(value));
   function make(kind, words = "", name = "") {
@@ -192,7 +195,7 @@
     return [make("h2", title), made];
   }
   const normOf = stats => stats ? { words: figure(stats.norm), look: finite(stats.norm) ? "" : "bad" } : "none";
-  const more = stats => stats ? [stats.shape, percent(stats.zeros)] : ["", ""];
+  const more = stats => stats ? [stats.shape, part(stats.zeros)] : ["", ""];
 
   function details() {
     const panel = by("details"), place = Math.max(0, position - 1), step = data.steps[place];

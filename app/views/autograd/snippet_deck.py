@@ -59,7 +59,7 @@ class SnippetDeck(QWidget):
         self._stopped = graph.stopped if graph is not None else ""
         played = graph.played if graph is not None else None
         if graph is not None and played is None and not self._stopped:
-            self._stopped = "Its backward pass was not seen, so it cannot be played."
+            self._stopped = "Name the tensor that backward() starts from to play it."
         self.setVisible(graph is not None)
         self.player.set_pass(graph.tape if graph is not None else None, played)
         self._tell()

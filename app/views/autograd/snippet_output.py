@@ -32,6 +32,7 @@ class SnippetOutput(QPlainTextEdit):
     def show_words(self, printed: str, error: str = "") -> None:
         """Show a text, and an error in its colour behind it; its end is in sight."""
         self._words = printed, error
+        self.setCurrentCharFormat(QTextCharFormat())  # else it is in the colour of the last error
         self.setPlainText(printed)
         if error:
             form = QTextCharFormat()

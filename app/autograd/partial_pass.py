@@ -1,0 +1,46 @@
+"""The part of a recorded backward pass that lies below one of its nodes, as a pass of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from app.autograd.steps import FanIn, PassResult, Share, StepRecord
+from app.autograd.stretches import held_by_step, released_by_step
+from app.autograd.tape import Tape
+
+
+def part_of(passed: PassResult, number: Mapping[int, int], part: Tape) -> PassResult | None:
+    """The steps of `part`, whose nodes have the numbers `number` gives them. None if they ran in another order.
+
+    What arrives at its first node is what the whole pass brought there. A gradient from outside counts as a given one.
+    """
+    held, released = held_by_step(part), released_by_step(part)
+    records: list[StepRecord] = []
+    for record in passed.records:
+        if record.node not in number:
+            continue
+        place = len(records)
+        leaving = tuple(
+            replace(edge, source=number[edge.source], target=number[edge.target]) for edge in record.leaving
+        )
+        records.append(
+            replace(
+                record, position=place, node=number[record.node], leaving=leaving,
+                fan_ins=tuple(_fan_in(one, number) for one in record.fan_ins), released=released[place],
+                held=held[place + 1],
+            )
+        )  # fmt: skip
+    ran = tuple(record.node for record in records)
+    return PassResult(tuple(records)) if ran and ran == part.order[: len(ran)] else None
+
+
+def _fan_in(fan_in: FanIn, number: Mapping[int, int]) -> FanIn:
+    shares = tuple(_share(share, number) for share in fan_in.shares)
+    return replace(fan_in, node=number[fan_in.node], shares=shares)
+
+
+def _share(share: Share, number: Mapping[int, int]) -> Share:
+    if share.source in number:
+        return replace(share, source=number[share.source])
+    return replace(share, source=-1, slot=-1)
