@@ -18,6 +18,7 @@ _CURES = (
     ("No module named", "", "Install what brings it where Tapedeck is installed, or put it beside the file."),
     ("EOFError", "", "Nobody can answer a file that is imported: let it ask nothing."),
     ("Torch not compiled with CUDA", "", "Make the model on the CPU; its device is chosen when it is trained."),
+    ("would be another net", "", "Import a part of the model without that module, or write it with other operations."),
     ("values of the data", "", "Import a submodule that has no such step, or write the step with tensor operations."),
     ("cannot be followed", "", "Check the inputs, or import a smaller part of the model."),
 )
