@@ -568,6 +568,30 @@ y = torch.addmm(self.fc.bias, h[:, 0], self.fc.weight.t())
 y = h + self.b.unsqueeze(0)
 y = h * self.w.sum(0) + self.w.norm()
 y = h * torch.sigmoid(self.w[0]) - F.softmax(self.w, 0)[1]
+# overloads, positions and keywords
+y = i & (i + 1)
+y = i | (i + 1)
+y = i ^ (i + 1)
+y = ~i
+y = i >> 1
+y = torch.embedding(self.w, i)
+y = torch.softmax(h, -1, torch.float64)
+y = h.softmax(-1, torch.float64)
+y = torch.log_softmax(h, -1, torch.float64)
+y = torch.pow(h.abs() + 1, x)
+y = h.masked_fill(h < 0, x.mean())
+y = torch.sort(h, stable=True, dim=-1)[0]
+y = torch.relu(input=h) + F.relu(input=x)
+y = torch.sum(input=h, dim=1, keepdim=True)
+y = torch.gather(input=h, dim=1, index=i.unsqueeze(-1))
+y = torch.cat(tensors=(h, x), dim=1)
+y = h.mean(1, True)
+y = h.sum(1, True, dtype=torch.float64)
+y = h.std(1, True)
+y = torch.transpose(h, dim0=1, dim1=2)
+y = torch.full((x.size(0), 6), x.size(1)) + h[:, 0]
+y = torch.layer_norm(h, (6,))
+y = torch.dropout(h, 0.3, self.training)
 # random numbers
 y = h + torch.randn_like(h)
 y = h + torch.rand_like(h) * 0.1

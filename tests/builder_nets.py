@@ -27,16 +27,22 @@ _SAMPLED: dict[tuple[int, ...], str] = {
         nn.Conv1d nn.ConvTranspose1d nn.BatchNorm1d nn.InstanceNorm1d nn.MaxPool1d nn.MaxUnpool1d nn.AvgPool1d
         nn.LPPool1d nn.AdaptiveAvgPool1d nn.AdaptiveMaxPool1d nn.ZeroPad1d nn.ConstantPad1d nn.ReflectionPad1d
         nn.ReplicationPad1d nn.CircularPad1d nn.Dropout1d nn.GLU F.conv1d
+        F.max_pool1d F.avg_pool1d F.adaptive_avg_pool1d F.dropout1d
     """,
     (2, 6, 8, 8): """
         nn.Conv3d nn.ConvTranspose3d nn.BatchNorm3d nn.InstanceNorm3d nn.MaxPool3d nn.MaxUnpool3d nn.AvgPool3d
         nn.LPPool3d nn.AdaptiveAvgPool3d nn.AdaptiveMaxPool3d nn.FractionalMaxPool3d nn.ZeroPad3d nn.ConstantPad3d
         nn.ReflectionPad3d nn.ReplicationPad3d nn.CircularPad3d nn.Dropout3d F.conv3d
+        F.max_pool3d F.avg_pool3d F.dropout3d
     """,
     (5, 12): "nn.LSTM nn.GRU nn.RNN",
     (12,): "nn.LSTMCell nn.GRUCell nn.RNNCell",
     (5, 64): "nn.MultiheadAttention nn.TransformerEncoderLayer nn.TransformerDecoderLayer nn.Transformer",
-    (7,): "nn.Embedding nn.EmbeddingBag F.embedding F.one_hot",
+    (7,): "nn.Embedding nn.EmbeddingBag F.embedding F.embedding_bag F.one_hot",
+    (8,): "F.conv_transpose1d torch.trace",
+    (8, 8): "F.conv_transpose2d torch.linalg.solve torch.linalg.inv torch.linalg.cholesky",
+    (6, 8, 8): "F.conv_transpose3d",
+    (64,): "torch.stft",
     (1,): "Tensor.expand",
     (8, 8, 8): """
         nn.GroupNorm nn.PixelShuffle nn.ChannelShuffle F.pixel_shuffle F.glu torch.chunk torch.split
@@ -47,10 +53,17 @@ _SAMPLED: dict[tuple[int, ...], str] = {
     (4, 16): "Tensor.view torch.reshape",
     (5, 6): "torch.permute torch.transpose",
     (6, 6): "torch.matmul torch.bmm torch.einsum F.scaled_dot_product_attention",
-    (5,): "torch.cat torch.stack tuple",
+    (5,): "torch.cat torch.stack tuple F.bilinear",
     (4, 4): "torch.unbind torch.tril torch.triu",
 }
 SAMPLES = {key: shape for shape, keys in _SAMPLED.items() for key in keys.split()}
+
+# Where a port wants another sample than the rest.
+_PORTS: dict[tuple[str, str], tuple[int, ...]] = {
+    **{(f"torch.{name}", "index"): () for name in ("index_select", "index_add", "index_fill")},
+    ("torch.bucketize", "boundaries"): (), ("F.grid_sample", "grid"): (8, 8, 2), ("F.bilinear", "weight"): (5, 5),
+    **{(f"F.conv_transpose{n}d", "weight"): (3,) * (n + 1) for n in (1, 2, 3)},
+}  # fmt: skip
 
 # How many more wires a list of tensors needs.
 SEVERAL = {"torch.einsum": 1}
@@ -63,9 +76,12 @@ DTYPES: dict[tuple[str, str], DType] = {
     ("F.one_hot", "tensor"): INT64,
     ("F.one_hot", "input"): INT64,
     ("F.embedding", "input"): INT64,
-    ("torch.gather", "index"): INT64,
-    ("torch.scatter", "index"): INT64,
-    ("torch.index_select", "index"): INT64,
+    **{(f"torch.{name}", "index"): INT64
+       for name in ("gather", "scatter", "scatter_add", "scatter_reduce", "index_select", "index_add", "index_fill")},
+    ("torch.take_along_dim", "indices"): INT64,
+    ("F.embedding_bag", "input"): INT64,
+    **{(f"torch.bitwise_{name}", port): INT64
+       for name in ("and", "or", "xor", "not", "left_shift", "right_shift") for port in ("input", "other")},
     ("torch.where", "condition"): DType("bool"),
     ("torch.masked_fill", "mask"): DType("bool"),
     **{(f"torch.{name}", "input"): COMPLEX for name in ("view_as_real", "imag", "conj", "fft.irfft")},
@@ -145,7 +161,7 @@ LAST_WIRES: dict[str, list[tuple[Any, ...]]] = {
 
 def _input(spec: OpSpec, port: Port) -> dict[str, Any]:
     dtype = DTYPES.get((spec.key, port.name))
-    shape = () if (spec.key, port.name) == ("torch.index_select", "index") else sample(spec)
+    shape = _PORTS.get((spec.key, port.name), sample(spec))
     return {"shape": shape} | ({"dtype": dtype} if dtype else {})
 
 
@@ -154,8 +170,10 @@ def sample(spec: OpSpec) -> tuple[int, ...]:
 
 
 def run(source: Source, batch: int) -> tuple[torch.Tensor, ...]:
-    """What the generated class returns for inputs of zeros; always a tuple."""
+    """What the generated class returns for inputs of zeros, or of unit matrices for linear algebra; always a tuple."""
     inputs = [torch.zeros(batch, *spec.shape, dtype=getattr(torch, spec.dtype)) for spec in source.inputs]
+    if "torch.linalg." in source.text:
+        inputs = [one + torch.eye(*one.shape[-2:]) for one in inputs]
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an implicit dim, a dropout of one layer: torch's words, not ours
         answer = load_class(source)().eval()(*inputs)

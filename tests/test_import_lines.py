@@ -25,6 +25,9 @@ LINES = (
     "y = h.masked_fill(h < 0, torch.finfo(h.dtype).min)",
     "y = torch.tensor([x.size(1), x.size(2)], device=x.device) * h[..., :2] + torch.pow(2, h[..., :2])",
     "y = torch.cat([torch.tensor([], dtype=x.dtype, device=x.device), h], dim=-2)",
+    "y = (i & (i + 1)) | ~i",
+    "y = torch.embedding(self.w, i) + torch.pow(h.abs() + 1, x).mean() + h.masked_fill(h < 0, x.mean()).sum()",
+    "y = torch.zeros_like(h).scatter_add_(1, i.unsqueeze(-1).expand_as(h), h)",
     "y = F.interpolate(q, size=q.shape[-1] * 2, mode='nearest')",
 )
 

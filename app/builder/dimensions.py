@@ -11,17 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from app.builder import dimension_functions as functions
-from app.builder import dimension_layers as layers
-from app.builder import dimension_shapes as shapes
-from app.builder import dimension_spectra as spectra
-from app.builder import dimension_values as values
 from app.builder import dimension_windows as windows
 from app.builder.catalog import Catalog, OpSpec
 from app.builder.dimension_blocks import through
-from app.builder.dimension_calls import Arrived, Call, Origin, Rule, Told, kept, set_by
+from app.builder.dimension_calls import Arrived, Call, Origin, Rule, Told
+from app.builder.dimension_rules import passed_by, rule_of, stretches
 from app.builder.dimension_stretch import Aligned, line_up
-from app.builder.formula import Formula, Symbol
+from app.builder.formula import Formula
 from app.builder.graph import Graph, Node
 from app.builder.value_types import Dim, NumberType, Size, TensorType, TupleType, ValueType
 from app.builder.wired import with_part
@@ -32,6 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["Aligned", "ChainStep", "DimensionStory", "Origin", "aligned", "chain", "explain_output", "upstream"]
 
 BY_TORCH = "As torch computes it."
+# What takes nothing and has a shape all the same.
+VALUES = ("parameter", "buffer")
+_WINDOWS = re.compile(r"(nn|F)\.\w*([Cc]onv|[Pp]ool)\w*[123]d$")
 
 
 @dataclass(frozen=True)
@@ -144,8 +143,7 @@ def upstream(graph: Graph, catalog: Catalog, analysis: Analysis, start: Origin) 
 def aligned(graph: Graph, catalog: Catalog, analysis: Analysis, node: str) -> tuple[Aligned, ...]:
     """The shapes that arrive at an op that broadcasts, also where they clash; () elsewhere and for one tensor alone."""
     here, spec = graph.nodes[node], catalog.of(graph, graph.nodes[node])
-    rule = next((rule for pattern, rule in _COMPILED if pattern.fullmatch(here.op)), None)
-    if here.muted or spec.category != "merge" or rule not in (shapes.elementwise, functions.compared):
+    if here.muted or spec.category != "merge" or not stretches(here.op):
         return ()
     tensors = []
     for port in spec.inputs:
@@ -237,7 +235,7 @@ def _with_wires(
 
 
 def _told(call: Call, spec: OpSpec) -> tuple[Told, ...] | None:
-    rule = _passed_by if call.muted else _rule(call, spec)
+    rule = passed_by if call.muted else rule_of(call, spec)
     if rule is None:
         return None
     try:
@@ -276,111 +274,3 @@ def _names(call: Call, spec: OpSpec) -> tuple[str, ...]:
     if len(first) + len(letters) == rank:
         return (*first, *letters)
     return (*first, *(f"dim {i}" for i in range(len(first), rank)))
-
-
-# --- The rules
-
-
-def _passed_by(call: Call) -> tuple[Told, ...]:
-    words = f"{call.name} is muted: what arrives goes on as it is."
-    return tuple(kept(call.first, i, words) for i in range(len(call.first.shape)))
-
-
-def _input(call: Call) -> tuple[Told, ...]:
-    n = Formula("N", (Symbol("N", "batch size", Dim(1)),))
-    batch = Told(n, "N is the batch: as many samples as are given at once.")
-    sizes, place = call.params.get("shape") or (), call.params.get("batch", 0)
-    told = [set_by(f"shape[{i}]", size) for i, size in enumerate(sizes)]
-    if place is not None:
-        told.insert(place, batch)
-    arrives = tuple(one.formula.result for one in told if one.formula is not None)
-    if arrives != call.shape:  # an input of a block has the shape that an instance brings
-        words = f"What arrives at {call.name} of the block."
-        return tuple(set_by(f"dim {i} of what arrives", size, words) for i, size in enumerate(call.shape))
-    return tuple(told)
-
-
-# What takes nothing and has a shape all the same.
-VALUES = ("parameter", "buffer")
-_WINDOWS = re.compile(r"(nn|F)\.\w*([Cc]onv|[Pp]ool)\w*[123]d$")
-_RULES: tuple[tuple[str, Rule], ...] = (
-    (r"nn\.(Lazy)?ConvTranspose[123]d", windows.transposed),
-    (r"nn\.(Lazy)?Conv[123]d", windows.convolution),
-    (r"F\.conv[123]d", values.convolution),
-    (r"F\.linear", values.linear),
-    (r"(nn\.Adaptive(Avg|Max)Pool|F\.adaptive_(avg|max)_pool)[123]d", windows.adaptive),
-    (r"(nn\.(Avg|Max|LP)Pool|F\.(avg|max|lp)_pool)[123]d", windows.pooling),
-    (r"input", _input),
-    (r"(nn\.(Lazy)?Linear)", layers.linear),
-    (r"nn\.Flatten|(torch|Tensor)\.flatten", shapes.flatten),
-    (r"nn\.Unflatten", shapes.unflatten),
-    (r"Tensor\.(view|reshape)|torch\.reshape", shapes.view),
-    (r"(torch|Tensor)\.permute", shapes.permute),
-    (r"(torch|Tensor)\.(transpose|swapaxes|swapdims)", shapes.transpose),
-    (r"(torch|Tensor)\.(mean|sum|std|var|prod|logsumexp|all|any|norm)", shapes.reduction),
-    (r"(torch|Tensor)\.(a|arg)?(max|min)", shapes.reduction),
-    (r"torch\.(cat|concat)", shapes.cat),
-    (r"torch\.(matmul|bmm|mm)|operator\.matmul", shapes.matmul),
-    (r"operator\.(add|sub|mul|truediv|pow|floordiv|mod)", shapes.elementwise),
-    (r"torch\.(add|sub|mul|div|maximum|minimum|where|eq|ne|lt|gt|le|ge|logical_\w+|masked_fill)", shapes.elementwise),
-    (r"torch\.(complex|polar)", shapes.elementwise),
-    (r"nn\.Bilinear", layers.linear),
-    (r"nn\.(LSTM|GRU|RNN)Cell", layers.cell),
-    (r"nn\.EmbeddingBag", layers.bags),
-    (r"nn\.Transformer\w*", layers.transformer),
-    (r"nn\.GLU|F\.glu", layers.halved),
-    (r"nn\.\w+Pad[123]d|F\.pad", layers.padded),
-    (r"nn\.PixelShuffle|F\.pixel_shuffle", layers.shuffled),
-    (r"nn\.PixelUnshuffle|F\.pixel_unshuffle", layers.unshuffled),
-    (r"nn\.Upsampl\w+|F\.interpolate", layers.upsampled),
-    (r"nn\.MaxUnpool[123]d", windows.unpooling),
-    (r"nn\.FractionalMaxPool[23]d", windows.fractional),
-    (r"nn\.Unfold|F\.unfold", windows.unfolding),
-    (r"nn\.Fold|F\.fold", windows.folding),
-    (r"nn\.(CosineSimilarity|PairwiseDistance)", functions.compared),
-    (r"torch\.gather", functions.gather),
-    (r"F\.batch_norm|torch\.scatter", functions.same),
-    (r"parameter|buffer|packed|torch\.(zeros|ones|full)|Tensor\.new_\w+", values.made),
-    (r"constant", values.constant),
-    (r"torch\.arange", values.counting),
-    (r"torch\.linspace", values.steps),
-    (r"torch\.eye", values.square),
-    (r"torch\.index_select", values.index_select),
-    (r"operator\.getitem", values.item),
-    (r"Tensor\.(type_as|float|long|requires_grad_)|torch\.(tril|triu)|operator\.neg|unpack", functions.same),
-    (r"operator\.setitem|torch\.(real|imag|angle|conj)|torch\.fft\.i?fftshift", functions.same),
-    (r"torch\.fft\.\w+", spectra.transformed),
-    (r"torch\.view_as_real", spectra.as_pairs),
-    (r"torch\.view_as_complex", spectra.of_pairs),
-    (r"nn\.(Identity|ChannelShuffle)", functions.same),
-    (r"(torch|Tensor)\.(roll|flip|sort|\w+_like|to|contiguous|clone|detach)", functions.same),
-    (r"(torch|Tensor)\.(movedim|moveaxis)", functions.movedim),
-    (r"(torch|Tensor)\.squeeze", functions.squeeze),
-    (r"(torch|Tensor)\.unsqueeze", functions.unsqueeze),
-    (r"Tensor\.expand", functions.expand),
-    (r"torch\.tile|Tensor\.repeat", functions.tile),
-    (r"torch\.repeat_interleave", functions.repeat_interleave),
-    (r"torch\.chunk", functions.chunk),
-    (r"torch\.split", functions.split),
-    (r"torch\.select", functions.select),
-    (r"torch\.narrow", functions.narrow),
-    (r"torch\.topk", functions.topk),
-    (r"torch\.stack", functions.stack),
-    (r"torch\.einsum", functions.einsum),
-    (r"F\.scaled_dot_product_attention", functions.attention),
-    (r"F\.one_hot", functions.one_hot),
-    (r"F\.embedding", layers.looked_up),
-    (r"nn\.Embedding", layers.embedding),
-    (r"nn\.(RNN|LSTM|GRU)", layers.recurrent),
-    (r"nn\.MultiheadAttention", layers.attention),
-    (r"output", shapes.elementwise),
-)
-_COMPILED = tuple((re.compile(pattern), rule) for pattern, rule in _RULES)
-
-
-def _rule(call: Call, spec: OpSpec) -> Rule | None:
-    for pattern, rule in _COMPILED:
-        if pattern.fullmatch(call.op):
-            return rule
-    tensors = sum(len(many) for many in call.inputs.values())
-    return shapes.elementwise if spec.category in ("act", "norm", "drop") and tensors == 1 else None

@@ -105,7 +105,8 @@ WITH_INDICES = (
 # Where the signature that tells is another object's: recurrent layers take *args, pooling is dispatched on a flag.
 SIGNATURES: dict[str, str] = {
     **dict.fromkeys(("nn.LSTM", "nn.GRU", "nn.RNN"), "torch.nn.modules.rnn.RNNBase.__init__"),
-    "F.max_pool2d": "torch.nn.functional._max_pool2d",
+    **{f"F.{name}": f"torch.nn.functional._{name}"
+       for name in ("max_pool1d", "max_pool2d", "max_pool3d", "adaptive_max_pool2d")},
 }
 
 # Arguments of the constructor that are not in that signature.
@@ -258,7 +259,8 @@ LENIENT = frozenset(
     torch.index_select torch.arange torch.linspace torch.eye torch.full F.log_softmax F.linear
     F.conv1d F.conv2d F.conv3d
     nn.Upsample nn.UpsamplingNearest2d nn.UpsamplingBilinear2d F.interpolate nn.FractionalMaxPool2d
-    nn.FractionalMaxPool3d
+    nn.FractionalMaxPool3d F.conv_transpose1d F.conv_transpose2d F.conv_transpose3d torch.bucketize torch.bitwise_not
+    torch.bitwise_and torch.bitwise_or torch.bitwise_xor torch.bitwise_left_shift torch.bitwise_right_shift
     """.split()
 )
 
@@ -271,7 +273,7 @@ SAME = frozenset(
 )
 
 # Calls that draw random numbers even when nothing is trained; never tried on real tensors.
-RANDOM = frozenset({"F.dropout", "torch.randn_like", "torch.rand_like"})
+RANDOM = frozenset({"torch.randn_like", "torch.rand_like", *(f"F.{name}" for name in ops_functions.DROPOUTS)})
 
 # What an op does, where torch says nothing.
 SUMMARIES: dict[str, str] = {

@@ -7,22 +7,31 @@ from typing import Any
 from app.builder.literals import DType
 
 FUNCTIONS: dict[str, str] = {
-    "conv": "F.conv2d F.conv1d F.conv3d F.unfold F.fold",
-    "linear": "F.linear",
+    "conv": """
+        F.conv2d F.conv1d F.conv3d F.conv_transpose1d F.conv_transpose2d F.conv_transpose3d F.unfold F.fold
+    """,
+    "linear": "F.linear F.bilinear",
     "act": """
         F.relu F.relu6 F.leaky_relu F.elu F.selu F.gelu F.silu F.mish F.hardswish F.hardtanh F.softplus F.logsigmoid
         F.glu F.softmax F.log_softmax torch.sigmoid torch.tanh torch.abs torch.neg torch.sign torch.exp torch.log
         torch.sqrt torch.rsqrt torch.square torch.reciprocal torch.sin torch.cos torch.pow torch.clamp torch.cumsum
-        torch.floor torch.ceil torch.round torch.erf torch.log1p torch.expm1 torch.exp2 torch.log2
+        torch.floor torch.ceil torch.round torch.erf torch.log1p torch.expm1 torch.exp2 torch.log2 torch.log10
+        torch.trunc torch.frac torch.tan torch.asin torch.acos torch.atan torch.sinh torch.cosh torch.asinh torch.acosh
+        torch.atanh torch.sinc torch.erfc torch.erfinv torch.lgamma torch.digamma torch.sgn torch.nan_to_num
+        torch.isnan torch.isinf torch.isfinite torch.bitwise_not torch.cumprod torch.logcumsumexp torch.cummax
+        torch.cummin F.hardsigmoid
     """,
-    "norm": "F.normalize F.layer_norm F.group_norm F.batch_norm",
+    "norm": "F.normalize F.layer_norm F.rms_norm F.group_norm F.instance_norm F.local_response_norm F.batch_norm",
     "shape": """
-        F.max_pool2d F.avg_pool2d F.adaptive_avg_pool2d F.interpolate F.pad F.pixel_shuffle F.pixel_unshuffle
+        F.max_pool2d F.max_pool1d F.max_pool3d F.avg_pool2d F.avg_pool1d F.avg_pool3d F.adaptive_avg_pool2d
+        F.adaptive_avg_pool1d F.adaptive_max_pool2d F.grid_sample F.interpolate F.pad F.pixel_shuffle F.pixel_unshuffle
         Tensor.view torch.reshape torch.flatten torch.permute torch.transpose torch.movedim torch.squeeze
         torch.unsqueeze Tensor.expand torch.tile torch.repeat_interleave torch.chunk torch.split torch.select
         torch.unbind torch.index_select torch.narrow torch.roll torch.flip torch.tril torch.triu
         torch.mean torch.sum torch.prod torch.std torch.var torch.norm torch.logsumexp torch.amax torch.amin torch.max
         torch.min torch.argmax torch.argmin torch.topk torch.sort torch.any torch.all
+        torch.var_mean torch.std_mean torch.median torch.mode torch.kthvalue torch.quantile torch.nansum torch.nanmean
+        torch.argsort torch.diagonal torch.diag_embed torch.trace torch.take_along_dim torch.index_add torch.index_fill
         torch.zeros_like torch.ones_like torch.full_like torch.randn_like torch.rand_like
         torch.zeros torch.ones torch.full torch.arange torch.linspace torch.eye
         Tensor.new_zeros Tensor.new_ones Tensor.new_full operator.getitem operator.setitem Tensor.size Tensor.shape
@@ -33,14 +42,21 @@ FUNCTIONS: dict[str, str] = {
         torch.fft.irfft2 torch.fft.fftn torch.fft.ifftn torch.fft.rfftn torch.fft.irfftn torch.fft.fftshift
         torch.fft.ifftshift torch.view_as_real torch.view_as_complex torch.real torch.imag torch.angle torch.conj
     """,
-    "drop": "F.dropout",
+    "drop": "F.dropout F.dropout1d F.dropout2d F.dropout3d F.alpha_dropout",
     "merge": """
         operator.add operator.sub operator.mul operator.truediv operator.floordiv operator.mod operator.pow
         operator.neg torch.maximum torch.minimum torch.matmul torch.bmm
         torch.einsum torch.cat torch.stack torch.eq torch.ne torch.lt torch.le torch.gt torch.ge torch.logical_and
-        torch.logical_or torch.logical_not torch.where torch.masked_fill torch.complex torch.polar
+        torch.logical_or torch.logical_not torch.logical_xor torch.bitwise_and torch.bitwise_or torch.bitwise_xor
+        torch.bitwise_left_shift torch.bitwise_right_shift torch.isclose torch.where torch.masked_fill torch.complex
+        torch.polar torch.lerp torch.atan2 torch.hypot torch.copysign torch.fmax torch.fmin torch.fmod torch.xlogy
+        torch.logaddexp torch.cdist torch.linalg.inv torch.linalg.solve torch.linalg.det torch.linalg.svdvals
+        torch.linalg.qr torch.linalg.cholesky torch.linalg.eigvalsh torch.logdet torch.matrix_exp
     """,
-    "seq": "F.scaled_dot_product_attention F.embedding F.one_hot torch.gather torch.scatter",
+    "seq": """
+        F.scaled_dot_product_attention F.embedding F.embedding_bag F.one_hot torch.gather torch.scatter
+        torch.scatter_add torch.scatter_reduce torch.bucketize torch.searchsorted torch.stft
+    """,
 }
 
 # Builtins have no Python signature; their schemas do. Several overloads exist, this names the one meant.
@@ -57,13 +73,37 @@ _PLAIN = """
     F.conv1d F.conv2d F.conv3d F.linear
     torch.erf torch.log1p torch.expm1 torch.exp2 torch.log2 torch.randn_like torch.rand_like
     torch.view_as_real torch.view_as_complex torch.real torch.imag torch.angle torch.conj torch.complex torch.polar
+    torch.log10 torch.trunc torch.frac torch.tan torch.asin torch.acos torch.atan torch.sinh torch.cosh torch.asinh
+    torch.acosh torch.atanh torch.sinc torch.erfc torch.erfinv torch.lgamma torch.digamma torch.sgn torch.nan_to_num
+    torch.isnan torch.isinf torch.isfinite torch.bitwise_not torch.cumprod torch.logcumsumexp torch.cummax torch.cummin
+    torch.logical_xor torch.isclose torch.atan2 torch.hypot torch.fmax torch.fmin torch.logaddexp torch.cdist
+    torch.logdet torch.matrix_exp torch.mode torch.kthvalue torch.nansum torch.nanmean torch.argsort torch.diagonal
+    torch.diag_embed torch.trace torch.take_along_dim torch.index_add torch.scatter_add
+    F.avg_pool1d F.avg_pool3d F.adaptive_avg_pool1d F.bilinear
 """
+# Of two tensors, or of one and a number.
+_WITH_NUMBER = ("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift", "fmod",
+                "xlogy", "copysign")  # fmt: skip
+_LINALG = ("inv", "solve", "det", "svdvals", "qr", "cholesky", "eigvalsh")
 _TRANSFORMS = tuple(f"{inverse}{kind}{over}" for kind in ("fft", "rfft") for over in ("", "2", "n")
                     for inverse in ("", "i"))  # fmt: skip
 SCHEMAS: dict[str, str] = {
     **{key: f"aten.{key.partition('.')[2]}.default" for key in _PLAIN.split()},
     **{f"torch.fft.{name}": f"aten.fft_{name}.default" for name in (*_TRANSFORMS, "fftshift", "ifftshift")},
-    **{f"torch.{name}": f"aten.{name}.Tensor" for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    **{f"torch.{name}": f"aten.{name}.Tensor" for name in ("eq", "ne", "lt", "le", "gt", "ge", *_WITH_NUMBER)},
+    **{f"torch.linalg.{name}": f"aten.linalg_{name}.default" for name in _LINALG},
+    **{f"F.conv_transpose{n}d": f"aten.conv_transpose{n}d.{kind}"
+       for n, kind in ((1, "default"), (2, "input"), (3, "input"))},
+    "torch.lerp": "aten.lerp.Tensor",
+    "torch.bucketize": "aten.bucketize.Tensor",
+    "torch.searchsorted": "aten.searchsorted.Tensor",
+    "torch.median": "aten.median.dim",
+    "torch.var_mean": "aten.var_mean.correction",
+    "torch.std_mean": "aten.std_mean.correction",
+    "torch.quantile": "aten.quantile.scalar",
+    "torch.index_fill": "aten.index_fill.int_Scalar",
+    "torch.scatter_reduce": "aten.scatter_reduce.two",
+    "torch.stft": "aten.stft.center",
     "operator.add": "aten.add.Tensor",
     "operator.sub": "aten.sub.Tensor",
     "operator.mul": "aten.mul.Tensor",
@@ -101,7 +141,11 @@ HIDDEN: dict[str, frozenset[str]] = {
     "operator.add": frozenset({"alpha"}),
     "operator.sub": frozenset({"alpha"}),
     "F.normalize": frozenset({"out"}),
-    "F.dropout": frozenset({"training"}),
+    **{f"F.{kind}max_pool{n}d": frozenset({"return_indices"}) for kind, n in (("", 1), ("", 3), ("adaptive_", 2))},
+    "torch.cdist": frozenset({"compute_mode"}),
+    "torch.stft": frozenset({"align_to_window"}),
+    "torch.linalg.svdvals": frozenset({"driver"}),
+    "F.embedding_bag": frozenset({"sparse", "scale_grad_by_freq", "include_last_offset"}),
     "torch.repeat_interleave": frozenset({"output_size"}),
     "torch.einsum": frozenset({"path"}),
     "torch.gather": frozenset({"sparse_grad"}),
@@ -117,7 +161,11 @@ PARTS = 16
 _PARTS = tuple((f"part{i}", "tensor") for i in range(PARTS))
 _FOUND = (("values", "tensor"), ("indices", "tensor"))
 OUTPUTS: dict[str, tuple[tuple[str, str], ...]] = {
-    **dict.fromkeys(("torch.max", "torch.min", "torch.topk", "torch.sort"), _FOUND),
+    **{f"torch.{name}": _FOUND for name in ("max", "min", "topk", "sort", "median", "mode", "kthvalue", "cummax",
+                                            "cummin")},
+    "torch.var_mean": (("var", "tensor"), ("mean", "tensor")),
+    "torch.std_mean": (("std", "tensor"), ("mean", "tensor")),
+    "torch.linalg.qr": (("Q", "tensor"), ("R", "tensor")),
     **dict.fromkeys(("torch.chunk", "torch.split"), _PARTS),
     "torch.unbind": (("output", "tuple"),),
     **{f"operator.{name}": (("output", "tensor or number"),) for name in ("add", "sub", "mul", "truediv")},
@@ -128,17 +176,22 @@ OUTPUTS_BY: dict[str, str] = {"torch.chunk": "chunks", "torch.split": "split_siz
 OPERANDS: dict[str, tuple[str, ...]] = {
     **{f"operator.{name}": ("input", "other") for name in ("add", "sub", "mul", "truediv")},
     **{f"torch.{name}": ("other",) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    **{f"torch.{name}": ("other",) for name in _WITH_NUMBER},
     "torch.where": ("input", "other"),
+    "torch.lerp": ("weight",),
 }
 
 # What is made on the device of another tensor, which arrives at a port `like`.
 LIKE = frozenset({"torch.zeros", "torch.ones", "torch.full", "torch.arange", "torch.linspace", "torch.eye"})
 
 _MODES = ("nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear", "area")
-_OVER_DIMS = ("sum", "std", "var", "norm", "amax", "amin", "logsumexp")
+_OVER_DIMS = ("sum", "std", "var", "norm", "amax", "amin", "logsumexp", "var_mean", "std_mean", "nansum", "nanmean")
 _OVER_DIM = ("prod", "max", "min", "argmax", "argmin", "any", "all", "cumsum", "topk", "sort", "unsqueeze",
              "chunk", "split", "select", "narrow", "repeat_interleave", "gather", "scatter", "index_select",
-             "unbind")  # fmt: skip
+             "unbind", "cumprod", "logcumsumexp", "cummax", "cummin", "median", "mode", "kthvalue", "quantile",
+             "argsort", "take_along_dim", "index_fill", "scatter_add", "scatter_reduce")  # fmt: skip
+
+DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout")
 
 # Facts about single parameters that schemas and annotations leave open.
 PARAMS: dict[tuple[str, str], dict[str, Any]] = {
@@ -194,7 +247,40 @@ PARAMS: dict[tuple[str, str], dict[str, Any]] = {
     **{(f"torch.{name}", "dim"): {"start": (1,), "required": True, "default": None, "optional": False}
        for name in _OVER_DIMS},
     **{(f"torch.{name}", "dim"): {"start": 1} for name in _OVER_DIM},
-    **{(f"torch.{name}", "correction"): {"kind": "int", "default": 1, "optional": False} for name in ("std", "var")},
+    **{(f"torch.{name}", "correction"): {"kind": "int", "default": 1, "optional": False}
+       for name in ("std", "var", "var_mean", "std_mean")},
+    **{(f"F.{name}", "training"): {"kind": "bool", "default": None, "optional": True} for name in DROPOUTS},
+    **{(f"F.conv_transpose{n}d", part): {"count": n, "default": int(part in ("stride", "dilation"))}
+       for n in (1, 2, 3) for part in ("stride", "padding", "output_padding", "dilation")},
+    **{(f"F.max_pool{n}d", "kernel_size"): {"start": 2} for n in (1, 3)},
+    **{(f"F.avg_pool{n}d", "padding"): {"count": n, "default": 0} for n in (1, 3)},
+    **{(f"F.avg_pool{n}d", "kernel_size"): {"start": 2, "count": n} for n in (1, 3)},
+    **{(f"F.avg_pool{n}d", "stride"): {"count": n, "default": None, "optional": True} for n in (1, 3)},
+    ("F.adaptive_avg_pool1d", "output_size"): {"count": 1, "start": 1, "minimum": 1},
+    ("F.rms_norm", "normalized_shape"): {"start": (8,), "minimum": 1, "count": 0},
+    ("F.local_response_norm", "size"): {"start": 5, "minimum": 1},
+    ("F.grid_sample", "mode"): {"kind": "choice", "choices": ("bilinear", "nearest", "bicubic")},
+    ("F.grid_sample", "padding_mode"): {"kind": "choice", "choices": ("zeros", "border", "reflection")},
+    ("F.embedding_bag", "mode"): {"kind": "choice", "choices": ("mean", "sum", "max")},
+    ("torch.cdist", "p"): {"minimum": 0, "maximum": None},
+    ("torch.kthvalue", "k"): {"start": 1, "minimum": 1},
+    ("torch.quantile", "q"): {"start": 0.5, "minimum": 0, "maximum": 1},
+    ("torch.quantile", "interpolation"): {
+        "kind": "choice", "choices": ("linear", "lower", "higher", "midpoint", "nearest")},
+    ("torch.index_fill", "value"): {"start": 0.0},
+    ("torch.scatter_reduce", "reduce"): {
+        "kind": "choice", "choices": ("sum", "prod", "mean", "amax", "amin"), "start": "sum"},
+    ("torch.linalg.qr", "mode"): {"kind": "choice", "choices": ("reduced", "complete", "r")},
+    ("torch.linalg.eigvalsh", "UPLO"): {"kind": "choice", "choices": ("L", "U")},
+    ("torch.searchsorted", "side"): {"kind": "choice", "choices": ("left", "right"), "optional": True},
+    ("torch.stft", "n_fft"): {"start": 8, "minimum": 1},
+    ("torch.index_add", "dim"): {"start": 0},
+    ("torch.diagonal", "dim1"): {"start": 1},
+    ("torch.diagonal", "dim2"): {"start": 2},
+    ("torch.stft", "return_complex"): {"start": True},
+    ("torch.stft", "pad_mode"): {"kind": "choice", "choices": ("reflect", "constant", "replicate", "circular")},
+    **{(f"torch.{name}", "dtype"): {"kind": "dtype", "optional": True}
+       for name in ("sum", "mean", "prod", "cumsum", "cumprod", "nansum", "nanmean")},
     ("torch.norm", "p"): {"start": 2.0, "optional": False, "minimum": None, "maximum": None},
     **{(f"torch.{name}", "dim"): {"start": 1, "required": True} for name in ("cat", "stack")},
     ("torch.squeeze", "dim"): {"start": 1, "optional": True, "required": False, "default": None},
@@ -226,11 +312,18 @@ LITERALS_FIRST = frozenset({"torch.einsum"})
 
 # Tensors that stand behind a literal, and so are written by name.
 NAMED = frozenset(
-    {("torch.gather", "index"), ("torch.index_select", "index"), ("torch.scatter", "index"), ("torch.scatter", "src")}
+    {
+        ("F.rms_norm", "weight"), ("torch.index_add", "source"), ("torch.stft", "window"),
+        *((f"torch.{name}", "index") for name in ("gather", "index_select", "index_fill", "index_add")),
+        *((f"torch.{name}", port) for name in ("scatter", "scatter_add", "scatter_reduce")
+          for port in ("index", "src")),
+    }
 )
 
 # What else is written into a call: a function does not know by itself whether the net is being trained.
-WRITTEN: dict[str, str] = dict.fromkeys(("F.dropout", "F.batch_norm"), "training=self.training")
+WRITTEN: dict[str, str] = dict.fromkeys(
+    (*(f"F.{name}" for name in DROPOUTS), "F.batch_norm"), "training=self.training"
+)
 
 # What a function does at random in training alone, whatever it is told: its caller says when.
 IN_TRAINING: dict[str, str] = {"F.scaled_dot_product_attention": "dropout_p"}
@@ -258,4 +351,7 @@ SUMMARIES: dict[str, str] = {
     "F.logsigmoid": "Applies LogSigmoid(x) = log(1 / (1 + exp(-x))) element-wise.",
     "torch.detach": "Gives the same values without a way back for gradients.",
     "torch.masked_fill": "Fills in value wherever mask is True.",
+    "torch.index_fill": "Fills in value at the places of a dimension that index names.",
+    "torch.cummax": "Gives the largest value so far along a dimension, and where it stood.",
+    "torch.cummin": "Gives the smallest value so far along a dimension, and where it stood.",
 }

@@ -60,7 +60,12 @@ _FUNCTIONS: dict[Any, str] = {
     operator.itruediv: "operator.truediv", operator.ifloordiv: "operator.floordiv", torch.neg: "operator.neg",
     operator.matmul: "torch.matmul", operator.eq: "torch.eq", operator.ne: "torch.ne", operator.lt: "torch.lt",
     operator.le: "torch.le", operator.gt: "torch.gt", operator.ge: "torch.ge", operator.abs: "torch.abs",
-    operator.and_: "torch.logical_and", operator.or_: "torch.logical_or", operator.invert: "torch.logical_not",
+    operator.and_: "torch.bitwise_and", operator.or_: "torch.bitwise_or", operator.invert: "torch.bitwise_not",
+    operator.xor: "torch.bitwise_xor", operator.lshift: "torch.bitwise_left_shift",
+    operator.rshift: "torch.bitwise_right_shift", torch.arctan2: "torch.atan2", torch.inverse: "torch.linalg.inv",
+    torch.det: "torch.linalg.det", torch.special.gammaln: "torch.lgamma", torch.special.xlogy: "torch.xlogy",
+    torch.cholesky: "torch.linalg.cholesky", torch.fix: "torch.trunc", torch.arcsin: "torch.asin",
+    torch.arccos: "torch.acos", torch.arctan: "torch.atan", torch.special.erf: "torch.erf",
     torch.relu: "F.relu", torch.relu_: "F.relu", F.relu_: "F.relu", torch.softmax: "F.softmax",
     torch.log_softmax: "F.log_softmax", F.sigmoid: "torch.sigmoid", F.tanh: "torch.tanh", torch.selu: "F.selu",
     torch.concat: "torch.cat", torch.concatenate: "torch.cat", torch.tensor_split: "torch.split",
@@ -69,7 +74,7 @@ _FUNCTIONS: dict[Any, str] = {
     torch.max_pool2d: "F.max_pool2d", torch.conv1d: "F.conv1d", torch.conv2d: "F.conv2d", torch.conv3d: "F.conv3d",
     torch.adaptive_avg_pool1d: "F.adaptive_avg_pool1d", torch.clip: "torch.clamp", torch.absolute: "torch.abs",
     torch.moveaxis: "torch.movedim", torch.unflatten: "torch.unflatten", set_item: "operator.setitem",
-    torch.embedding: "F.embedding", torch.group_norm: "F.group_norm", torch.special.expit: "torch.sigmoid",
+    torch.group_norm: "F.group_norm", torch.special.expit: "torch.sigmoid",
     F.batch_norm: BATCH_NORM, float_fact: "torch.finfo",
 }  # fmt: skip
 _METHODS: dict[str, str] = {
@@ -80,6 +85,8 @@ _METHODS: dict[str, str] = {
     "softmax": "F.softmax", "log_softmax": "F.log_softmax", "requires_grad_": "Tensor.requires_grad_",
     "pow": "operator.pow", "remainder": "operator.mod", "floor_divide": "operator.floordiv",
 }  # fmt: skip
+# Of truth values these are the same, and read better.
+_LOGICAL = {f"torch.bitwise_{name}": f"torch.logical_{name}" for name in ("and", "or", "xor", "not")}
 _NEW = {"new_zeros": "torch.zeros", "new_ones": "torch.ones", "new_full": "torch.full"}
 
 # What says where and how a tensor lies, which the run decides, and what means the same without.
@@ -105,6 +112,7 @@ class Binder:
             key, args, kwargs = self._method(str(node.target), args, kwargs)
         else:
             key = self._function(node.target)
+        key = _LOGICAL.get(key, key) if all(map(self._is_truth, node.all_input_nodes)) else key
         spec = self.catalog.get(key)
         if spec is None:
             raise Unbound(f"{_name(node.target)} is not among the ops")
@@ -114,6 +122,10 @@ class Binder:
         if "like" in spec.input_names and "like" not in bound.ports and like is not None:
             bound.ports["like"] = [like]
         return bound
+
+    def _is_truth(self, node: fx.Node) -> bool:
+        value = self.values[node]
+        return isinstance(value, torch.Tensor) and value.dtype == torch.bool
 
     def _function(self, target: Any) -> str:
         name = getattr(target, "__name__", "")
@@ -231,7 +243,10 @@ class Binder:
         if param.kind == "ints" and param.count == 0 and param.required and self._is_number_node(value):
             value = (value,)
         if isinstance(value, fx.Node):
-            if spec.wirable(name) is None:  # what decides how many outputs there are is read off the example
+            wirable = spec.wirable(name)
+            if wirable is not None and self._is_tensor(value) and "tensor" not in wirable.kind:
+                raise Unbound(f"{spec.key} takes a tensor as {name}, where a node of it takes a number")
+            if wirable is None:  # what decides how many outputs there are is read off the example
                 value = self.values[value]
             else:
                 bound.wired[name] = value

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch.overrides import TorchFunctionMode
 
 from app.builder.importer.values import FACTORIES, PROXIES, Attribute, dtype_source
 
@@ -172,8 +170,13 @@ def _clamped(input: Any, min: Any = None, max: Any = None) -> Any:
 
 
 def _power(input: Any, exponent: Any) -> Any:
-    """`torch.pow(10000, x)`."""
-    return input**exponent if type(input) in (int, float) else None
+    """`torch.pow(10000, x)` and `torch.pow(x, y)`."""
+    return input**exponent if type(input) in (int, float) or isinstance(exponent, torch.Tensor) else None
+
+
+def _masked_fill(input: Any, mask: Any, value: Any) -> Any:
+    """With a tensor of one number."""
+    return torch.where(mask, value, input) if isinstance(value, torch.Tensor) else None
 
 
 def _joined(tensors: Any, dim: Any = 0, axis: Any = None) -> Any:
@@ -294,6 +297,7 @@ _NAMED: dict[str, Callable[..., Any]] = {
     "outer": _outer, "ger": _outer, "addcmul": _addcmul, "addcdiv": _addcdiv, "addmm": _addmm, "baddbmm": _baddbmm,
     "div": _divided, "cumsum": _cumsum, "diff": _diff, "unflatten": _unflatten, "prod": _prod, "roll": _roll,
     "movedim": _movedim, "moveaxis": _movedim, "clamp": _clamped, "clip": _clamped, "pow": _power,
+    "masked_fill": _masked_fill,
     "clamp_min": lambda input, min: torch.clamp(input, min=min),
     "clamp_max": lambda input, max: torch.clamp(input, max=max),
     "add": functools.partial(_scaled, operator.add), "sub": functools.partial(_scaled, operator.sub),
@@ -302,6 +306,8 @@ _NAMED: dict[str, Callable[..., Any]] = {
     "max": functools.partial(_largest, torch.maximum, torch.amax),
 }  # fmt: skip
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    torch.embedding: lambda weight, indices, padding_idx=-1, *_: F.embedding(
+        indices, weight, None if padding_idx < 0 else padding_idx),
     **{getattr(torch, name): way for name, way in _NAMED.items()},
     F.mse_loss: _mse_loss, torch.meshgrid: _meshgrid, _EMPTY: lambda *args, **named: torch.zeros(*args, **named),
     torch.cat: _joined, torch.concat: _joined, torch.concatenate: _joined,
@@ -357,39 +363,3 @@ def rewritten(kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, A
 
 def _hashable(target: Any) -> bool:
     return getattr(type(target), "__hash__", None) is not None
-
-
-@contextlib.contextmanager
-def sizes_seen(following: Callable[[], bool], made: Callable[..., Any]) -> Iterator[None]:
-    """While `following`, `torch.zeros(n, m)` comes to `made` also where a size is computed, which torch itself refuses
-    before anybody is asked."""
-    names = {name: getattr(torch, name) for name in ("zeros", "ones", "full", "arange", "linspace", "eye", "empty")}
-
-    def instead(function: Any) -> Callable[..., Any]:
-        def called(*args: Any, **kwargs: Any) -> Any:
-            if following() and function in FACTORIES:
-                return made("call_function", function, args, kwargs)
-            return function(*args, **kwargs)
-
-        return called
-
-    for name, function in names.items():
-        setattr(torch, name, instead(function))
-    try:
-        yield
-    finally:
-        for name, function in names.items():
-            setattr(torch, name, function)
-
-
-class Factories(TorchFunctionMode):
-    """While `following`, the making of tensors out of numbers comes to `made`."""
-
-    def __init__(self, following: Callable[[], bool], made: Callable[..., Any]) -> None:
-        super().__init__()
-        self._following, self._made = following, made
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in FACTORIES and self._following():
-            return self._made("call_function", func, args, kwargs or {})
-        return func(*args, **(kwargs or {}))

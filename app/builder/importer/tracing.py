@@ -22,6 +22,7 @@ from torch.fx import _symbolic_trace
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from app.builder.importer.arguments import items_of, lengths_seen, opened, plain_number, tensors_seen
+from app.builder.importer.factories import Factories, sizes_seen
 from app.builder.importer.fallback import inside
 from app.builder.importer.frames import (
     COMPILED,
@@ -38,7 +39,7 @@ from app.builder.importer.frames import (
 )
 from app.builder.importer.numbers_first import numbers_first
 from app.builder.importer.quick import normalised
-from app.builder.importer.rewritten import Factories, rewritten, sizes_seen
+from app.builder.importer.rewritten import rewritten
 from app.builder.importer.running import alone
 from app.builder.importer.values import FACTORIES, PROXIES, Training, ValueProxy, plain_flag
 from app.builder.importer.views_of import NoWayBack, Views

@@ -1,0 +1,162 @@
+"""How sizes come about in linear algebra, along diagonals, and where values are looked up or sampled.
+
+Each rule follows the section "Shape" or the description of the op in PyTorch's documentation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from app.builder import dimension_windows as windows
+from app.builder.dimension_calls import Arrived, Call, Told, kept, product, set_by
+from app.builder.dimension_layers import leading
+from app.builder.dimension_shapes import reduction, stretched
+from app.builder.formula import Formula, Symbol
+from app.builder.value_types import Size
+
+
+def over_last(call: Call) -> tuple[Told, ...]:
+    """A reduction along one dimension, the last where none is named."""
+    return reduction(replace(call, params={**call.params, "dim": call.params.get("dim", -1)}))
+
+
+def like_indices(call: Call) -> tuple[Told, ...]:
+    """One value for each index, along one dimension; the others stretch to a common size."""
+    arrived, indices = call.first, call.inputs["indices"][0]
+    if call.params.get("dim") is None:
+        text, symbols = product(indices, range(len(indices.shape)))
+        return (Told(Formula(text, symbols), f"One value for each index of {indices.name}.", indices.origin(0)),)
+    at = call.params["dim"] % len(arrived.shape)
+    told = stretched((arrived, indices))
+    told[at] = _of(indices, at, "i", f"One value is picked for each index of {indices.name}.")
+    return tuple(told)
+
+
+def like_second(call: Call) -> tuple[Told, ...]:
+    """The shape of what arrives second: values that are looked up, or the right-hand side of equations."""
+    _, second = (many[0] for many in call.inputs.values())
+    return tuple(kept(second, i) for i in range(len(second.shape)))
+
+
+def numbers_of_matrices(call: Call) -> tuple[Told, ...]:
+    """One number for each matrix."""
+    return leading(call.first, 2)
+
+
+def values_of_matrices(call: Call) -> tuple[Told, ...]:
+    """As many numbers for each matrix as its shorter side has."""
+    return (*leading(call.first, 2), _shorter(call.first, -2, -1))
+
+
+def decomposed(call: Call) -> tuple[Told, ...]:
+    """`torch.linalg.qr` of m × n: m × k and k × n, k the shorter side."""
+    arrived = call.first
+    rank = len(arrived.shape)
+    if call.params.get("mode", "reduced") != "reduced":
+        raise TypeError
+    shorter = _shorter(arrived, -2, -1)
+    if call.output == 0:
+        return (*leading(arrived, 2), kept(arrived, rank - 2, "The rows of the matrix."), shorter)
+    return (*leading(arrived, 2), shorter, kept(arrived, rank - 1, "The columns of the matrix."))
+
+
+def traced(call: Call) -> tuple[Told, ...]:
+    """A single number."""
+    return ()
+
+
+def diagonal(call: Call) -> tuple[Told, ...]:
+    arrived = call.first
+    rank = len(arrived.shape)
+    one, other = (call.params.get(name, default) % rank for name, default in (("dim1", 0), ("dim2", 1)))
+    if call.params.get("offset", 0):
+        raise TypeError
+    rest = (kept(arrived, i) for i in range(rank) if i not in (one, other))
+    return (*rest, _shorter(arrived, one, other))
+
+
+def onto_diagonal(call: Call) -> tuple[Told, ...]:
+    """`torch.diag_embed`: the last dimension twice, longer by the offset."""
+    arrived, offset = call.first, abs(call.params.get("offset", 0))
+    rank = len(arrived.shape) + 1
+    places = {call.params.get(name, default) % rank for name, default in (("dim1", -2), ("dim2", -1))}
+    symbols: tuple[Symbol, ...] = (arrived.symbol("x", -1),)
+    if offset:
+        symbols = (*symbols, Symbol("o", "offset", offset))
+    words = "The values stand on the diagonal of a square."
+    side = Told(Formula("x + o" if offset else "x", symbols), words, arrived.origin(-1))
+    others = iter([kept(arrived, i) for i in range(rank - 2)])
+    return tuple(side if place in places else next(others) for place in range(rank))
+
+
+def distances(call: Call) -> tuple[Told, ...]:
+    """`torch.cdist`: each row of the first with each row of the second."""
+    first, second = (many[0] for many in call.inputs.values())
+    batch = stretched((first, second), cut=2)
+    words = "A distance for each row of {}."
+    return (*batch, _of(first, len(first.shape) - 2, "a", words.format(first.name)),
+            _of(second, len(second.shape) - 2, "b", words.format(second.name)))  # fmt: skip
+
+
+def bilinear(call: Call) -> tuple[Told, ...]:
+    arrived, weight = call.first, call.inputs["weight"][0]
+    return (*leading(arrived, 1), _of(weight, 0, "w", f"The first size of {weight.name} sets it."))
+
+
+def bags(call: Call) -> tuple[Told, ...]:
+    """`F.embedding_bag` of (N, L): one row of the table for each bag."""
+    arrived, table = call.first, call.inputs["weight"][0]
+    if len(arrived.shape) != 2:
+        raise TypeError
+    return kept(arrived, 0), _of(table, 1, "w", f"The rows of a bag become one row of {table.name}.")
+
+
+def transposed(call: Call) -> tuple[Told, ...]:
+    """A transposed convolution of a weight that arrives: its second size is that of the channels, the last ones of the
+    kernel."""
+    weight = call.inputs["weight"][0].shape
+    channels: Size = weight[1]
+    if isinstance(channels, int):
+        channels *= call.params.get("groups", 1)
+    params = {**call.params, "out_channels": channels, "kernel_size": weight[2:]}
+    at = len(call.first.shape) - len(weight) + 1
+    told = windows.transposed(replace(call, op=call.op.replace("F.conv_transpose", "nn.ConvTranspose"), params=params))
+    words = f"The second size of {call.inputs['weight'][0].name} sets it."
+    return tuple(replace(one, words=words) if i == at else one for i, one in enumerate(told))
+
+
+def sampled(call: Call) -> tuple[Told, ...]:
+    """`F.grid_sample`: the channels of the picture at the places of the grid."""
+    picture, grid = call.first, call.inputs["grid"][0]
+    words = f"{grid.name} says how many places there are."
+    places = (_of(grid, i, "g", words) for i in range(1, len(grid.shape) - 1))
+    return (kept(picture, 0), kept(picture, 1), *places)
+
+
+def spectrum(call: Call) -> tuple[Told, ...]:
+    """`torch.stft` of a signal: frequencies, and the windows that find a place."""
+    arrived, n = call.first, call.params["n_fft"]
+    if call.params.get("onesided") is False or not call.params.get("return_complex"):
+        raise TypeError
+    hop = call.params.get("hop_length") or n // 4
+    size = Symbol("n", "n_fft", n)
+    frequencies = Told(Formula("n // 2 + 1", (size,)), f"A spectrum of n_fft = {n} values, of which half is told.")
+    pad = n // 2 if call.params.get("center", True) else 0
+    symbols = (arrived.symbol("x", -1), Symbol("p", "n_fft // 2", pad), size, Symbol("h", "hop_length", hop))
+    words = f"A window of {n} values moves on by hop_length = {hop}."
+    return (*leading(arrived, 1), frequencies,
+            Told(Formula("(x + 2*p - n) // h + 1", symbols), words, arrived.origin(-1)))  # fmt: skip
+
+
+def _of(arrived: Arrived, dimension: int, letter: str, words: str) -> Told:
+    return Told(Formula(letter, (arrived.symbol(letter, dimension),)), words, arrived.origin(dimension))
+
+
+def _shorter(arrived: Arrived, one: int, other: int) -> Told:
+    """The smaller of two sizes."""
+    a, b = arrived.shape[one], arrived.shape[other]
+    if not isinstance(a, int) or not isinstance(b, int):
+        raise TypeError
+    at = one if a <= b else other
+    return set_by(f"dim {at % len(arrived.shape)} of {arrived.name}", min(a, b), "The shorter side of the matrix.",
+                  arrived.origin(at))  # fmt: skip

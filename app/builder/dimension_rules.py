@@ -1,0 +1,144 @@
+"""Which rule says how the sizes of an op come about."""
+
+from __future__ import annotations
+
+import re
+
+from app.builder import dimension_functions as functions
+from app.builder import dimension_layers as layers
+from app.builder import dimension_matrices as matrices
+from app.builder import dimension_shapes as shapes
+from app.builder import dimension_spectra as spectra
+from app.builder import dimension_values as values
+from app.builder import dimension_windows as windows
+from app.builder.catalog import OpSpec
+from app.builder.dimension_calls import Call, Rule, Told, kept, set_by
+from app.builder.formula import Formula, Symbol
+from app.builder.value_types import Dim
+
+
+def passed_by(call: Call) -> tuple[Told, ...]:
+    words = f"{call.name} is muted: what arrives goes on as it is."
+    return tuple(kept(call.first, i, words) for i in range(len(call.first.shape)))
+
+
+def _input(call: Call) -> tuple[Told, ...]:
+    n = Formula("N", (Symbol("N", "batch size", Dim(1)),))
+    batch = Told(n, "N is the batch: as many samples as are given at once.")
+    sizes, place = call.params.get("shape") or (), call.params.get("batch", 0)
+    told = [set_by(f"shape[{i}]", size) for i, size in enumerate(sizes)]
+    if place is not None:
+        told.insert(place, batch)
+    arrives = tuple(one.formula.result for one in told if one.formula is not None)
+    if arrives != call.shape:  # an input of a block has the shape that an instance brings
+        words = f"What arrives at {call.name} of the block."
+        return tuple(set_by(f"dim {i} of what arrives", size, words) for i, size in enumerate(call.shape))
+    return tuple(told)
+
+
+_RULES: tuple[tuple[str, Rule], ...] = (
+    (r"F\.conv_transpose[123]d", matrices.transposed),
+    (r"F\.bilinear", matrices.bilinear),
+    (r"F\.embedding_bag", matrices.bags),
+    (r"F\.grid_sample", matrices.sampled),
+    (r"torch\.(nansum|nanmean|var_mean|std_mean)", shapes.reduction),
+    (r"torch\.(median|mode|kthvalue|quantile)", matrices.over_last),
+    (r"torch\.(index_add|index_fill|scatter_\w+|argsort|bucketize|matrix_exp)", functions.same),
+    (r"torch\.(bitwise_\w+|isclose|lerp|atan2|hypot|copysign|f(max|min|mod)|xlogy|logaddexp)", shapes.elementwise),
+    (r"torch\.linalg\.(inv|cholesky)", functions.same),
+    (r"torch\.linalg\.det|torch\.logdet", matrices.numbers_of_matrices),
+    (r"torch\.linalg\.(svdvals|eigvalsh)", matrices.values_of_matrices),
+    (r"torch\.linalg\.qr", matrices.decomposed),
+    (r"torch\.linalg\.solve|torch\.searchsorted", matrices.like_second),
+    (r"torch\.take_along_dim", matrices.like_indices),
+    (r"torch\.cdist", matrices.distances),
+    (r"torch\.trace", matrices.traced),
+    (r"torch\.diagonal", matrices.diagonal),
+    (r"torch\.diag_embed", matrices.onto_diagonal),
+    (r"torch\.stft", matrices.spectrum),
+    (r"nn\.(Lazy)?ConvTranspose[123]d", windows.transposed),
+    (r"nn\.(Lazy)?Conv[123]d", windows.convolution),
+    (r"F\.conv[123]d", values.convolution),
+    (r"F\.linear", values.linear),
+    (r"(nn\.Adaptive(Avg|Max)Pool|F\.adaptive_(avg|max)_pool)[123]d", windows.adaptive),
+    (r"(nn\.(Avg|Max|LP)Pool|F\.(avg|max|lp)_pool)[123]d", windows.pooling),
+    (r"input", _input),
+    (r"(nn\.(Lazy)?Linear)", layers.linear),
+    (r"nn\.Flatten|(torch|Tensor)\.flatten", shapes.flatten),
+    (r"nn\.Unflatten", shapes.unflatten),
+    (r"Tensor\.(view|reshape)|torch\.reshape", shapes.view),
+    (r"(torch|Tensor)\.permute", shapes.permute),
+    (r"(torch|Tensor)\.(transpose|swapaxes|swapdims)", shapes.transpose),
+    (r"(torch|Tensor)\.(mean|sum|std|var|prod|logsumexp|all|any|norm)", shapes.reduction),
+    (r"(torch|Tensor)\.(a|arg)?(max|min)", shapes.reduction),
+    (r"torch\.(cat|concat)", shapes.cat),
+    (r"torch\.(matmul|bmm|mm)|operator\.matmul", shapes.matmul),
+    (r"operator\.(add|sub|mul|truediv|pow|floordiv|mod)", shapes.elementwise),
+    (r"torch\.(add|sub|mul|div|maximum|minimum|where|eq|ne|lt|gt|le|ge|logical_\w+|masked_fill)", shapes.elementwise),
+    (r"torch\.(complex|polar)", shapes.elementwise),
+    (r"nn\.Bilinear", layers.linear),
+    (r"nn\.(LSTM|GRU|RNN)Cell", layers.cell),
+    (r"nn\.EmbeddingBag", layers.bags),
+    (r"nn\.Transformer\w*", layers.transformer),
+    (r"nn\.GLU|F\.glu", layers.halved),
+    (r"nn\.\w+Pad[123]d|F\.pad", layers.padded),
+    (r"nn\.PixelShuffle|F\.pixel_shuffle", layers.shuffled),
+    (r"nn\.PixelUnshuffle|F\.pixel_unshuffle", layers.unshuffled),
+    (r"nn\.Upsampl\w+|F\.interpolate", layers.upsampled),
+    (r"nn\.MaxUnpool[123]d", windows.unpooling),
+    (r"nn\.FractionalMaxPool[23]d", windows.fractional),
+    (r"nn\.Unfold|F\.unfold", windows.unfolding),
+    (r"nn\.Fold|F\.fold", windows.folding),
+    (r"nn\.(CosineSimilarity|PairwiseDistance)", functions.compared),
+    (r"torch\.gather", functions.gather),
+    (r"F\.batch_norm|torch\.scatter", functions.same),
+    (r"parameter|buffer|packed|torch\.(zeros|ones|full)|Tensor\.new_\w+", values.made),
+    (r"constant", values.constant),
+    (r"torch\.arange", values.counting),
+    (r"torch\.linspace", values.steps),
+    (r"torch\.eye", values.square),
+    (r"torch\.index_select", values.index_select),
+    (r"operator\.getitem", values.item),
+    (r"Tensor\.(type_as|float|long|requires_grad_)|torch\.(tril|triu)|operator\.neg|unpack", functions.same),
+    (r"operator\.setitem|torch\.(real|imag|angle|conj)|torch\.fft\.i?fftshift", functions.same),
+    (r"torch\.fft\.\w+", spectra.transformed),
+    (r"torch\.view_as_real", spectra.as_pairs),
+    (r"torch\.view_as_complex", spectra.of_pairs),
+    (r"nn\.(Identity|ChannelShuffle)", functions.same),
+    (r"(torch|Tensor)\.(roll|flip|sort|\w+_like|to|contiguous|clone|detach)", functions.same),
+    (r"(torch|Tensor)\.(movedim|moveaxis)", functions.movedim),
+    (r"(torch|Tensor)\.squeeze", functions.squeeze),
+    (r"(torch|Tensor)\.unsqueeze", functions.unsqueeze),
+    (r"Tensor\.expand", functions.expand),
+    (r"torch\.tile|Tensor\.repeat", functions.tile),
+    (r"torch\.repeat_interleave", functions.repeat_interleave),
+    (r"torch\.chunk", functions.chunk),
+    (r"torch\.split", functions.split),
+    (r"torch\.select", functions.select),
+    (r"torch\.narrow", functions.narrow),
+    (r"torch\.topk", functions.topk),
+    (r"torch\.stack", functions.stack),
+    (r"torch\.einsum", functions.einsum),
+    (r"F\.scaled_dot_product_attention", functions.attention),
+    (r"F\.one_hot", functions.one_hot),
+    (r"F\.embedding", layers.looked_up),
+    (r"nn\.Embedding", layers.embedding),
+    (r"nn\.(RNN|LSTM|GRU)", layers.recurrent),
+    (r"nn\.MultiheadAttention", layers.attention),
+    (r"output", shapes.elementwise),
+)
+_COMPILED = tuple((re.compile(pattern), rule) for pattern, rule in _RULES)
+
+
+def rule_of(call: Call, spec: OpSpec) -> Rule | None:
+    for pattern, rule in _COMPILED:
+        if pattern.fullmatch(call.op):
+            return rule
+    tensors = sum(len(many) for many in call.inputs.values())
+    return shapes.elementwise if spec.category in ("act", "norm", "drop") and tensors == 1 else None
+
+
+def stretches(op: str) -> bool:
+    """Whether the tensors that an op takes stretch to a common shape."""
+    rule = next((rule for pattern, rule in _COMPILED if pattern.fullmatch(op)), None)
+    return rule in (shapes.elementwise, functions.compared)
