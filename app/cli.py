@@ -295,6 +295,11 @@ def writing(path: Path) -> Iterator[None]:
         raise Refused(f"{error.filename or path} cannot be written: {error.strerror or error}") from error
 
 
+def warn(words: str) -> None:
+    """Print a line to stderr."""
+    print(f"tapedeck: {printable(words)}", file=sys.stderr)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a text file whole or not at all, and say where it is. Raises Refused."""
     from app.export import weights

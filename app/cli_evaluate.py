@@ -40,7 +40,8 @@ def run(options: argparse.Namespace) -> int:
     from app import atomic, cli, preflight
     from app.data.sources import DataError
     from app.export.weights import WeightsError, load_weights
-    from app.runs.going_on import find_checkpoint
+    from app.runs import store
+    from app.runs.going_on import find_checkpoint, newest_weights
     from app.runs.record import RunError
     from app.training.evaluating import Evaluator, checkpoint_weights
     from app.training.job import JobError
@@ -55,10 +56,12 @@ def run(options: argparse.Namespace) -> int:
     weights, name = None, "start weights"
     try:
         if options.checkpoint is not None:
-            path = find_checkpoint(options.checkpoint)
+            path = find_checkpoint(options.checkpoint, cli.warn)
             weights, name = checkpoint_weights(path), path.name
         elif options.weights is not None:
             weights, name = load_weights(options.weights), options.weights.name
+        elif (newest := newest_weights(store.runs_beside(options.project), cli.warn)) is not None:
+            weights, name = checkpoint_weights(newest[0]), newest[1]
         found = Evaluator(job, weights).evaluate(options.part, options.augment, weights_name=name)
     except (JobError, DataError, WeightsError, OutputError, RunError) as error:
         raise cli.Refused(str(error), 1) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app import project_file
+from app.main import main
 from app.views import theme
 from app.views.main_window import MainWindow
 from app.views.training.session import Run
@@ -105,3 +107,31 @@ def test_a_drawing_and_a_sample_are_tried(qtbot: QtBot, window: MainWindow) -> N
     assert page.view.value() == "try"
     called = str(page.found.columns["called"][number, 0])
     qtbot.waitUntil(lambda: page.trying.bars.called == called)
+
+
+def test_newest_weights_are_those_of_the_newest_kept_run_also_after_reopening(
+    qtbot: QtBot, qapp: QApplication, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theme.apply(qapp, "dark")
+    path = tmp_path / "net.tape"
+    project_file.write(small(epochs=3), path)
+    window = opened(qtbot, path)
+    made = trained(qtbot, window)
+    last = float(made.history.epochs["val_loss"][-1])
+    window.open_path(path)  # the same window, whose last run is of what was open before
+    qtbot.waitUntil(lambda: window.live.up_to_date and not window.run_control.blocked)
+    evaluated(qtbot, window)
+    assert window.evaluation.found.weights.startswith("newest weights, of Run 1 at step ")
+    closed(window)
+    again = opened(qtbot, path)
+    try:
+        again.show_page("evaluation")
+        evaluated(qtbot, again)
+        assert again.evaluation.found.weights == "newest weights, of Run 1 at step 69"
+        assert again.evaluation.found.loss == last
+    finally:
+        closed(again)
+    capsys.readouterr()
+    assert main(["evaluate", str(path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["weights"], told["loss"]) == ("newest weights, of Run 1 at step 69", last)

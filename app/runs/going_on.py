@@ -150,6 +150,20 @@ def run_of(path: Path) -> Kept | None:
     return next((kept for kept in store.listed(folder.parent) if kept.folder == folder), None)
 
 
+def newest_weights(folder: Path, tell: Callable[[str], None] = lambda _words: None) -> tuple[Path, str] | None:
+    """Return the newest whole checkpoint of the newest run in a folder of runs that has one, and what to call it.
+
+    `tell` hears of those passed over. None where no run has any. Raises OSError.
+    """
+    from app.training.checkpoint import newest, step_of
+
+    for kept in store.listed(folder):
+        found = newest(kept.checkpoints, tell) if kept.checkpoints.is_dir() else None
+        if found is not None:
+            return found, f"newest weights, of {kept.record.title} at step {step_of(found)[0]:,}"
+    return None
+
+
 def find_checkpoint(path: Path, tell: Callable[[str], None] = lambda _words: None) -> Path:
     """Return the checkpoint that a file or a folder means: of a folder of runs the newest whole one of the newest run.
 

@@ -49,6 +49,7 @@ class EvaluationControl(QObject):
         self._page, self._window = page, window
         self._errand: Errand | None = None
         self._stop = threading.Event()
+        self._before: object = None  # the last run of the project that was open before
         self._evaluator: Evaluator | None = None
         self._key = NEWEST
         self._path: Path | None = None  # of the weights that a person chose
@@ -98,15 +99,14 @@ class EvaluationControl(QObject):
         if self._page.view.value() == "try":
             self.prepare()
 
-    def _source(self) -> tuple[Job, Callable[[], Any], str]:
-        """The job, how to come by the weights, and what they are called. Raises LookupError with words."""
+    def _source(self) -> tuple[Job, Callable[[], tuple[Any, str]]]:
+        """The job, and how to come by the weights and what they are called. Raises LookupError with words."""
         window = self._window
         run, thread = window.session.current, window.session.thread
-        if self._key == NEWEST and run is not None and thread is not None:
-            result = thread.result
+        if self._key == NEWEST and run is not None and run is not self._before and thread is not None:
+            result, name = thread.result, f"newest weights of run {run.kept_number}"
             if result is None or result.state_dict is not None:
-                step = f" of run {run.kept_number}"
-                return run.job, thread.weights, f"newest weights{step}"
+                return run.job, lambda: (thread.weights(), name)
         analysis = window.live.analysis
         if analysis is None or not window.live.up_to_date:
             raise LookupError("The drawing is still being checked. Try again in a moment.")
@@ -115,10 +115,12 @@ class EvaluationControl(QObject):
             raise LookupError(f"The network cannot run yet: {first.message}. {first.reason}")
         job = preflight.job(window.document.project, analysis, str(window.settings.data_folder))
         if self._path is not None:
-            path = self._path
-            return job, lambda: _read_weights(path), self._name
-        none = "start weights, for there was no run yet" if self._key == NEWEST else "start weights"
-        return job, lambda: None, none
+            path, name = self._path, self._name
+            return job, lambda: (_read_weights(path), name)
+        if self._key != NEWEST:
+            return job, lambda: (None, "start weights")
+        folder = window.runs_keeper.folder
+        return job, lambda: _newest_kept(folder)
 
     # --- An evaluation
 
@@ -143,7 +145,7 @@ class EvaluationControl(QObject):
         if self._errand is not None:
             return
         try:
-            job, weights, name = self._source()
+            job, weights = self._source()
         except LookupError as error:
             self._page.refuse("There is nothing to evaluate yet", str(error))
             return
@@ -156,7 +158,7 @@ class EvaluationControl(QObject):
             if threads:
                 torch.set_num_threads(threads)
             tell("Reading weights and data…")
-            given = weights()
+            given, name = weights()
             same = old is not None and (old.job.data, old.job.data_root) == (job.data, job.data_root)
             evaluator = Evaluator(job, given, old.data if old is not None and same else None)
             if stop.is_set():
@@ -265,13 +267,22 @@ class EvaluationControl(QObject):
         self._window.say(f"Wrote {path.name}", str(path.parent))
 
     def _project_replaced(self, _project: object) -> None:
-        """What was found is of another project."""
+        """What was found is of another project, and so are the runs of this window so far."""
+        self._before = self._window.session.current
         self.cancel()
         self._evaluator = None
         self._page.view.set_value("results")
         self._page.trying.set_survey(None)
         self._page.set_found(None)
         self.choose(NEWEST)
+
+
+def _newest_kept(folder: Path) -> tuple[Any, str]:
+    """The weights of the newest run in a folder of runs, and what they are called. Raises CheckpointError, OSError."""
+    newest = going_on.newest_weights(folder)
+    if newest is None:
+        return None, "start weights, for there was no run yet"
+    return checkpoint_weights(newest[0]), newest[1]
 
 
 def _read_weights(path: Path) -> Any:
