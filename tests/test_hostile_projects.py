@@ -13,6 +13,7 @@ import json
 import tokenize
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,6 +34,7 @@ from app.source import Source
 from app.training.choices import ChoiceError
 from app.training.config import Choice, TrainingConfig
 from app.training.job import Job, JobError
+from benchmarks import mutated_projects
 from tests.builder_nets import skeleton
 from tests.builder_sheets import Row, sheet
 
@@ -202,6 +204,13 @@ def test_texts_in_the_place_of_a_name(number: int) -> None:
     path = NAMES[number]
     for value in TEXTS[number % 5 :: 5]:
         held(path, value)
+
+
+def test_mutated_files_are_refused_in_a_sentence_or_can_be_checked_and_written(tmp_path: Path) -> None:
+    """A tiny run of `benchmarks.mutated_projects`, which does thousands."""
+    outcome = mutated_projects.campaign(60, 11, tmp_path)
+    assert not outcome.wrong, outcome.wrong[0]
+    assert outcome.files == 60 and outcome.refused > 10 and outcome.opened > 5
 
 
 def test_the_harmless_project_is_sound() -> None:
