@@ -39,7 +39,7 @@ def registered(net: nn.Module) -> list[str]:
 # Of these the modules are not registered in the order in which they are called.
 @pytest.mark.parametrize("name", ["vit_b_16", "googlenet", "convnext_tiny"])
 def test_the_parameters_of_torchvisions_models_keep_their_order(name: str) -> None:
-    model = model_import.make_torchvision(name, {}, blank=True)
+    model = model_import.make_torchvision(name, {})
     project = project_of(model, (model_import.usual_input(name),), name)
     with torch.device("meta"):
         assert names(net_of(project)) == names(model)
