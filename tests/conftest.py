@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +26,10 @@ LOOK = 10  # milliseconds from one look to the next
 # Before Qt and torch are loaded by anybody, and for every process that a test starts.
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(THREADS)
+
+# A shell has its background jobs ignore Ctrl+C, and what they start inherits that.
+if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes to be made says more of the machine than of the test.
 UNHURRIED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

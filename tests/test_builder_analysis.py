@@ -23,7 +23,11 @@ from tests.builder_nets import chain, measured, net, returned, run, wired
 
 JOINS = ("operator.add", "operator.sub", "operator.mul", "torch.cat", "torch.matmul")
 NO_TENSOR = {key for key, spec in catalog().items() if not any("tensor" in port.kind for port in spec.outputs)}
-LAYERS = tuple(key for key in catalog() if key not in {"input", *JOINS, *NO_TENSOR - {"operator.getitem"}})
+# Whether these run is up to the values: a matrix may be singular, one sample has no variance.
+BY_VALUE = {key for key in catalog() if key.startswith("torch.linalg.")} | {"F.batch_norm", "torch.logdet"}
+# Meta tensors of whole numbers are filled with random ones, which torch refuses to do with real ones.
+LENIENT = {"torch.rand_like", "torch.randn_like"}
+LAYERS = tuple(key for key in catalog() if key not in {"input", *JOINS, *BY_VALUE, *NO_TENSOR - {"operator.getitem"}})
 TWEAKS = {
     "nn.Linear": [{"out_features": 4}, {"out_features": 8, "bias": False}],
     "nn.Conv2d": [{"out_channels": 4, "padding": 1}, {"out_channels": 2, "kernel_size": (1, 2), "stride": 2}],
@@ -140,7 +144,8 @@ def test_meta_tensors_say_what_real_ones_say() -> None:
             with torch.no_grad():
                 found = calls.Call.of(spec, resolved)(inputs, batch, "cpu")
         except Exception as error:
-            assert isinstance(said, shapes.Failed), f"{spec.key} {dict(resolved)} {value}: {error}"
+            known = spec.key in BY_VALUE or (dtype == "int64" and spec.key in LENIENT)
+            assert isinstance(said, shapes.Failed) or known, f"{spec.key} {value}: {error}"
             continue
         if isinstance(said, shapes.Failed):  # it does run with a batch of 6 by chance
             assert spec.key in RUN_BY_CHANCE, (

@@ -240,4 +240,4 @@ def test_where_a_pass_ended_and_why_there_is_none_is_said(page) -> None:
     page.player.seek(99)
     assert page.deck.words.toolTip().startswith("Here it ended. RuntimeError: one of the variables needed for gradient")
     page.set_answer(ran(STEPPED))
-    assert page.deck.deck.state() == "blocked" and "cannot be played" in page.deck.words.toolTip()
+    assert page.deck.deck.state() == "blocked" and "to play it" in page.deck.words.toolTip()

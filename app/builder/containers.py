@@ -145,7 +145,7 @@ def _registered(
         later.append(made(step).framed(f'{access}.register_buffer("{key}", ', ""))
     else:
         call = "register_parameter" if kind == "parameter" else "add_module"
-        later.append(made(step).framed(f'{access}.{call}("{key}", ', ")"))
+        later.append(Made(f"{access}.{call}(", (f'"{key}"', made(step))))
 
 
 def _list(items: list[Made]) -> Made:

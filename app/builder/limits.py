@@ -17,7 +17,7 @@ MOST_NODES = 5_500  # of one sheet
 MOST_EDGES = 20_000  # wires of one sheet
 MOST_NODES_IN_ALL = 20_000  # of all sheets together
 MOST_BLOCKS = 1_000
-DEEPEST = 32  # blocks in one another
+DEEPEST = 64  # blocks in one another
 MOST_CALLS = 200_000  # with the inside of every instance of a block and every repetition counted
 
 
