@@ -234,3 +234,19 @@ def test_two_processes_stopped_in_the_midst_go_on_as_if_nothing_had_been(tmp_pat
     assert told == [(e.epoch, e.train_loss, e.train_accuracy, e.val_loss) for e in whole if isinstance(e, EpochDone)]
     other = list(distributed.train(job(PLAIN_NET, epochs=2), place=TWO, resume=stopped))[-1]
     assert isinstance(other, Failed) and "another net" in other.message
+
+
+def test_two_processes_stopped_between_two_epochs_go_on_with_the_same_order(tmp_path, marks):
+    from app.training import checkpoint
+
+    a_job = job(PLAIN_NET, epochs=2, batch_size=800)
+    whole = list(distributed.train(a_job, place=TWO))
+    steps = len(losses(whole)) // 2
+    control, first = distributed.LineControl(), []
+    control.pause()
+    for event in distributed.train(a_job, control, place=TWO, folder=tmp_path / "checkpoints"):
+        first.append(event)
+        if isinstance(event, Paused):
+            control.stop() if event.step == steps else control.step()
+    rest = list(distributed.train(a_job, place=TWO, resume=checkpoint.newest(tmp_path / "checkpoints")))
+    assert len(losses(first)) == steps and losses(first) + losses(rest) == losses(whole)

@@ -13,7 +13,7 @@ import pytest
 from app.data.config import DataConfig
 from app.frozen import FrozenMap
 from app.rng import GENERATOR
-from app.training import checkpoint
+from app.training import checkpoint, order
 from app.training.config import Choice, Group, Schedule
 from app.training.control import Control
 from app.training.events import EpochDone, Event, Failed, Finished, Saved, StepDone
@@ -72,6 +72,25 @@ def test_dropout_batch_norm_and_the_order_of_the_samples_go_on_too(tmp_path: Pat
     for name, step in (("step-00000008.pt", 8), ("step-00000012.pt", 12), ("best.pt", 12), ("last.pt", 14)):
         rest = list(train(a_job, resume=tmp_path / name))
         assert losses(rest) == losses(whole)[step:], name
+
+
+def test_a_stop_between_two_epochs_leaves_the_order_of_the_next_to_be_drawn(tmp_path: Path, monkeypatch) -> None:
+    a_job, control, drawn = job(epochs=3), Control(), []
+    whole = run(a_job)
+
+    def ordered(*given: Any) -> Any:
+        """Stop while the order of the second epoch is drawn."""
+        drawn.append(given)
+        if len(drawn) == 2:
+            control.stop()
+        return order.ordered(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("app.training.loop.ordered", ordered)
+        first = list(train(a_job, control, folder=tmp_path))
+    rest = list(train(a_job, resume=tmp_path / checkpoint.LAST))
+    assert len(epochs(first)) == 1 and losses(first) + losses(rest) == losses(whole)
+    assert epochs(first) + epochs(rest) == epochs(whole)
 
 
 def test_a_run_can_go_on_for_more_epochs(tmp_path: Path) -> None:

@@ -196,7 +196,15 @@ def _decides(config: TrainingConfig) -> bool:
 def part(job: Job, several: Several | None, hands: bool) -> str:
     """The lines that deal out a batch."""
     more = ", labels, loss_function.weight" if _weights(job) else ""
-    lines = ["if hands.stop(epoch, step):", "    break"] if hands else []
+    lines = []
+    if hands:
+        # A run that goes on from the end of an epoch draws the order of the next one again.
+        lines = [
+            "if hands.stop(epoch, step):",
+            "    if not taken:",
+            "        shuffle.set_state(order)  # who goes on from here draws it again",
+            "    break",
+        ]
     lines.append(f"batch, portion = part_of(every{more})")
     if own := _portions(job, several):
         lines += ["portions = {", *(f"    {entry}," for entry in own), "}"]

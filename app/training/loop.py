@@ -203,6 +203,9 @@ class _Run:
             if self.control.attention:
                 yield from self._attend()
                 if self.control.stopping:
+                    if not self.at.batch and self.at.order is not None:
+                        # A run that goes on from here draws the order of this epoch again.
+                        self._shuffle.set_state(self.at.order)
                     yield from self._flush()
                     return
             if self.stepper.set_by_hand:
