@@ -9,6 +9,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -92,16 +94,18 @@ def test_a_temporary_folder_goes_at_its_end(monkeypatch: pytest.MonkeyPatch, tmp
     assert not list(tmp_path.iterdir())
 
 
-@pytest.fixture
-def full(request: pytest.FixtureRequest):
-    """A disk that takes no more than a few kilobytes a file."""
+@contextmanager
+def files_of_at_most(count: int) -> Iterator[None]:
+    """A disk that takes no more than `count` bytes a file. (The report of the tests is a file, too: not for long.)"""
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (request.param, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    signal.signal(signal.SIGXFSZ, ignored)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (count, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
 
 
 def torch_file(path: Path) -> None:
@@ -126,12 +130,11 @@ def copied_file(path: Path) -> None:
     shutil.copyfile(shutil.__file__, path)
 
 
-@pytest.mark.parametrize("full", [20_000], indirect=True)
 @pytest.mark.parametrize("fill", [torch_file, safetensors_file, copied_file, plain_file])
-def test_a_disk_that_takes_no_more_is_one_error_of_the_system_whoever_writes(full, fill, tmp_path: Path) -> None:
+def test_a_disk_that_takes_no_more_is_one_error_of_the_system_whoever_writes(fill, tmp_path: Path) -> None:
     path = tmp_path / "it"
     path.write_text("old")
-    with pytest.raises(OSError, match="File too large") as error:
+    with files_of_at_most(20_000), pytest.raises(OSError, match="File too large") as error:
         atomic.write(path, fill)
     assert atomic.words(error.value) == f"{path} cannot be written: File too large."
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
