@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
@@ -118,7 +119,8 @@ def operators(names: Sequence[str] = ()) -> list[Any]:
             stand_in = types.ModuleType("expecttest")
             stand_in.TestCase = unittest.TestCase  # type: ignore[attr-defined]
             sys.modules["expecttest"] = stand_in
-    from torch.testing._internal.common_methods_invocations import op_db
+    with mock.patch.object(torch.backends, "disable_global_flags"):  # else no run of this process can set cuDNN's
+        from torch.testing._internal.common_methods_invocations import op_db
 
     wanted = set(names)
     return [

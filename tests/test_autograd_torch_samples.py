@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from benchmarks import op_samples
 
@@ -34,3 +35,9 @@ def test_a_gradient_that_is_one_percent_off_is_wrong_to_both(op: str) -> None:
     sample = next(one for one in op_samples.samples(found, 4) if any(leaf.numel() for leaf in one.leaves))
     op_samples.compare(op_samples.planted(sample, 1.01), counts)
     assert counts.told == {"wrong/wrong": 1} and counts.wrong == []
+
+
+def test_who_has_read_the_table_of_operators_can_still_set_the_flags_of_cudnn() -> None:
+    """torch's own test helpers forbid that to their process; a deterministic run sets one."""
+    op_samples.operators(["fft.ifft"])
+    assert not torch.backends.flags_frozen()
