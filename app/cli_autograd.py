@@ -44,6 +44,8 @@ def add(commands: Any) -> argparse.ArgumentParser:
     batch.add_argument("--batch", type=cli.positive, help="samples in the batch (as many as a step of the "
                        "training has; of random inputs fewer where these would hold more than 1 GiB)")  # fmt: skip
     batch.add_argument("--eval", action="store_true", help="in eval mode instead of train mode")
+    batch.add_argument("--start-weights", action="store_true", help="the weights that a run begins with, not the "
+                       "newest that a kept run of this net left")  # fmt: skip
     batch.add_argument("--data", type=Path, help="folder of downloaded data sets")
     cli_autograd_asked.add_options(batch)
     file = parser.add_argument_group("of a file")

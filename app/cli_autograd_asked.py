@@ -6,8 +6,13 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from torch import Tensor
+
     from app.autograd.options import CaptureOptions
     from app.autograd.subject import Subject
+    from app.source import Source
 
 
 def add_options(batch: Any) -> None:
@@ -31,7 +36,7 @@ def refuse_options(options: argparse.Namespace) -> None:
     from app import cli
 
     given = [f"--{name.replace('_', '-')}" for name in ("random", "outputs", "vector", "amp", "checkpoint",
-             "second_order") if getattr(options, name)]  # fmt: skip
+             "second_order", "start_weights") if getattr(options, name)]  # fmt: skip
     if given:
         raise cli.Refused(f"{', '.join(given)}: of a project alone; a file's own code says how it is run")
 
@@ -71,7 +76,7 @@ def of_project(options: argparse.Namespace) -> int:
 
     job = preflight.job(project, analysis, str(options.data) if options.data else None)
     labels = inspection.node_labels(project.graph, own_layers.ops_of(project))
-    given: dict[str, Any] = {"train": not options.eval}
+    given: dict[str, Any] = {"train": not options.eval, "weights": _weights(options, analysis.source)}
     try:
         if options.out is not None or chosen.outputs:  # a graph is asked for, or whether they are there
             with inspection.hold_batch(job, labels, options=chosen, **given) as graph:
@@ -87,6 +92,22 @@ def of_project(options: argparse.Namespace) -> int:
         return _looked_into(subject, options)
     except (CaptureError, DataError, ValueError) as error:
         raise cli.Refused(_why(str(error), chosen), 1) from error
+
+
+def _weights(options: argparse.Namespace, source: Source) -> Callable[[], Mapping[str, Tensor]] | None:
+    """Those of the newest kept run of this net, which is said; None where there are none, or others were asked for."""
+    from app import cli
+    from app.runs import newest, store
+
+    try:
+        found = None if options.start_weights else newest.newest_of(store.runs_beside(options.project), source)
+    except OSError as error:
+        raise cli.Refused(f"the kept runs cannot be read: {error.strerror or error}; --start-weights does "
+                          "without them", 1) from error  # fmt: skip
+    if found is None:
+        return None
+    cli.warn(f"weights {found.words}; --start-weights takes those that a run begins with")
+    return lambda: found.state_dict
 
 
 def _why(words: str, chosen: CaptureOptions) -> str:

@@ -30,7 +30,9 @@ def add(commands: Any) -> argparse.ArgumentParser:
     )
     parser.add_argument("project", type=Path)
     parser.add_argument("--code", type=Path, help="the class as a Python file")
-    parser.add_argument("--weights", type=Path, help="a state_dict, .safetensors or .pt: what a run begins with")
+    parser.add_argument("--weights", type=Path, help="a state_dict, .safetensors or .pt: the newest weights that a "
+                        "kept run of this net left, else what a run begins with")  # fmt: skip
+    parser.add_argument("--start-weights", action="store_true", help="what a run begins with, also where runs are kept")
     parser.add_argument("--script", type=Path, help="a plain script that trains it")
     parser.add_argument("--certify", action="store_true", help="run code and weights in a clean process and compare "
                         "outputs and gradients; writes a certificate beside the code")  # fmt: skip
@@ -71,13 +73,28 @@ def run(options: argparse.Namespace) -> int:
                 print(path)
     if not (options.weights or options.certify or options.pt2 or options.onnx):
         return 0
-    from app.export.weights_choice import weights_to_export
-
-    chosen = weights_to_export(analysis.source, project.training.seed, start=project.training.start)
+    chosen = _weights(options, project, analysis)
     if options.weights:
         cli.save(chosen.state_dict, options.weights)
         print(f"{options.weights}: weights {chosen.words}")
     return _proofs(options, project, analysis, chosen)
+
+
+def _weights(options: argparse.Namespace, project: Project, analysis: Analysis) -> ExportWeights:
+    """Those of the newest kept run of this net, else those that a run begins with. Raises Refused."""
+    from app import cli
+    from app.export.weights_choice import weights_to_export
+    from app.runs import newest, store
+
+    def kept() -> ExportWeights | None:
+        return newest.newest_of(store.runs_beside(options.project), analysis.source)
+
+    trained = None if options.start_weights else kept
+    try:
+        return weights_to_export(analysis.source, project.training.seed, trained, project.training.start)
+    except OSError as error:
+        raise cli.Refused(f"the kept runs cannot be read: {error.strerror or error}; --start-weights does "
+                          "without them", 1) from error  # fmt: skip
 
 
 def _made(options: argparse.Namespace) -> bool:

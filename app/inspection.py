@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from app import rng
@@ -36,7 +36,7 @@ def capture_batch(
     labels: Mapping[str, Label],
     *,
     train: bool = True,
-    weights: Callable[[], Mapping[str, Tensor]] | None = None,
+    weights: Callable[[], Mapping[str, Tensor] | None] | None = None,
     batch: int | None = None,
     options: CaptureOptions | None = None,
 ) -> Tape:
@@ -45,7 +45,7 @@ def capture_batch(
     `options` say what differs from a plain capture. Without `batch` it has the size that they choose, or that of the
     job's steps.
 
-    `weights` gives a state_dict; without it they are those that a run begins with. Raises CaptureError, DataError, and
+    `weights` gives a state_dict; without one they are those that a run begins with. Raises CaptureError, DataError, and
     StartError for start weights that cannot be used.
     """
     with hold_batch(job, labels, train=train, weights=weights, batch=batch, options=options) as graph:
@@ -57,7 +57,7 @@ def hold_batch(
     labels: Mapping[str, Label],
     *,
     train: bool = True,
-    weights: Callable[[], Mapping[str, Tensor]] | None = None,
+    weights: Callable[[], Mapping[str, Tensor] | None] | None = None,
     batch: int | None = None,
     options: CaptureOptions | None = None,
 ) -> LiveGraph:
@@ -80,7 +80,7 @@ def batch_subject(
     labels: Mapping[str, Label],
     *,
     train: bool = True,
-    weights: Callable[[], Mapping[str, Tensor]] | None = None,
+    weights: Callable[[], Mapping[str, Tensor] | None] | None = None,
     batch: int | None = None,
     options: CaptureOptions | None = None,
 ) -> Subject:
@@ -93,18 +93,19 @@ def batch_subject(
 
 
 def _arguments(
-    job: Job, weights: Callable[[], Mapping[str, Tensor]] | None, batch: int | None, options: CaptureOptions
+    job: Job, weights: Callable[[], Mapping[str, Tensor] | None] | None, batch: int | None, options: CaptureOptions
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What `hold_source` takes: text, inputs, target, loss and seed; weights, and what the loss takes of the output."""
     from app.training.choices import make_loss
     from app.training.start import initial_weights
     from app.training.tasks import prepared, task_of
 
-    if weights is None and job.training.start is not None:
-        weights = partial(initial_weights, job.source, job.training.seed, job.training.start)
+    state = weights() if weights is not None else None
+    if state is None and job.training.start is not None:
+        state = initial_weights(job.source, job.training.seed, job.training.start)
     batch = batch or options.batch
     if options.data == "random":
-        return _random_arguments(job, weights, batch, options)
+        return _random_arguments(job, state, batch, options)
     data = prepared(job, _dataset(job.data, job.data_root, key_of(job.data)))
     with rng.borrowed(job.training.seed):  # augmentation draws, and every look at this batch is to see the same one
         inputs, ids = data.batch(batch or job.training.batch_size)
@@ -112,23 +113,23 @@ def _arguments(
     loss: Any = task.loss_module()
     targets = task.targets(ids)
     if not options.loss:
-        plain = {"state_dict": weights() if weights else None, "ready": None}
+        plain = {"state_dict": state, "ready": None}
         return (job.source, inputs, None, None, job.training.seed), plain
     ready = None if loss is not None else task.ready
     loss = loss or make_loss(job.training.loss)
     given = (job.source, inputs, getattr(targets, "parts", targets), loss, job.training.seed)
-    return given, {"state_dict": weights() if weights else None, "ready": ready}
+    return given, {"state_dict": state, "ready": ready}
 
 
 def _random_arguments(
-    job: Job, weights: Callable[[], Mapping[str, Tensor]] | None, batch: int, options: CaptureOptions
+    job: Job, state: Mapping[str, Tensor] | None, batch: int, options: CaptureOptions
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The same of random numbers that the net takes; the data are not read."""
     from app import random_batch
 
     inputs = random_batch.inputs(job.source, batch or random_batch.samples(job), job.training.seed)
     loss: Any = random_batch.loss_of(job) if options.loss else None
-    plain = {"state_dict": weights() if weights else None, "ready": None}
+    plain = {"state_dict": state, "ready": None}
     return (job.source, inputs, None, loss, job.training.seed), plain
 
 

@@ -46,7 +46,7 @@ ARROWS = {
     "main": f"interrupts cli views {GLUE} {PURE} doctor",
     "cli_import": "cli cli_weights import_child import_words model_import own_layers project_file builder export",
     "cli_weights": "cli state_dicts start_weights project_file export",
-    "cli_export": "cli project builder preflight export drawing_digest",
+    "cli_export": "cli project builder preflight export drawing_digest runs",
     "cli_train": "cli project preflight start_weights runs remote training run_output run_results",
     "run_results": "project runs training export views",  # what the command leaves: weights, code, pictures
     "cli_runs": "cli project preflight own_layers builder data runs training.lost",
@@ -57,7 +57,7 @@ ARROWS = {
     "cli": f"cli_autograd cli_data cli_try cli_evaluate cli_export cli_import cli_train cli_runs views {PURE} doctor"
     " run_output run_results cli_streams",
     "cli_autograd": "cli cli_autograd_asked snippet_child autograd model_import trust",
-    "cli_autograd_asked": "cli cli_autograd autograd inspection own_layers preflight data",
+    "cli_autograd_asked": "cli cli_autograd autograd inspection own_layers preflight data runs",
     "views": f"{GLUE} {PURE} import_child import_words snippet_child model_import doctor",
     "model_import": "project builder",
     "import_words": "",  # what can be done where it cannot be imported
@@ -114,7 +114,8 @@ ARROWS = {
     "autograd.checkpointing": "drawing",  # how bytes are written
     "training": "data telemetry",
     "telemetry": "",
-    "runs": "project project_file run_file data training telemetry weights_files export.weights",  # what is kept of one
+    "runs": "project project_file run_file data training telemetry weights_files export.weights"
+    " export.weights_choice",  # what is kept of one
     "remote": "training data telemetry export builder.literals",  # a run in other processes: its job and events as data
     "data": "",
     "export": "data training origin",

@@ -211,7 +211,7 @@ def test_a_run_says_what_it_starts_from_and_learns_from_there(qtbot, window, tmp
     assert f"Starts from {len(given)} of {len(given)} tensors of w.pt." in window.console.text()
     window.session.stop()
     qtbot.waitUntil(lambda: not window.session.active, timeout=60_000)
-    learnt = window.export_control.trained_weights()()
+    learnt = window.newest_weights.of(window.session.current.job.source)().state_dict
     assert all((value - given[key]).abs().max() < 0.05 for key, value in learnt.items())  # one step of Adam away
 
 

@@ -25,15 +25,16 @@ class ExportWeights:
 def weights_to_export(
     source: Source,
     seed: int,
-    trained: Callable[[], StateDict] | None = None,
+    trained: Callable[[], ExportWeights | None] | None = None,
     start: StartWeights | None = None,
 ) -> ExportWeights:
     """The weights that go with the code of `source`: those of a run if there is one, else those that one begins with.
 
-    `trained` gives those of the run; it is called on the thread that exports. Raises StartError.
+    `trained` gives those of the run, if there is one; it is called on the thread that exports. Raises StartError.
     """
-    if trained is not None:
-        return ExportWeights(trained(), "trained")
+    found = trained() if trained is not None else None
+    if found is not None:
+        return found
     return ExportWeights(initial_weights(source, seed, start), untrained_words(seed, start))
 
 

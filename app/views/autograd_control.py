@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +21,15 @@ from app.inspection import batch_subject, capture_batch, hold_batch, node_labels
 from app.settings import Settings
 from app.training.job import JobError
 from app.views.live import Live
+from app.views.newest_weights import NewestWeights
 from app.views.picture_export import Pages, PictureExport
-from app.views.training.session import RunSession
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from app.autograd.subject import Subject
     from app.autograd.tape import Tape
+    from app.export.weights_choice import ExportWeights
     from app.training.job import Job
     from app.views.autograd.player import Hold
     from app.views.autograd.room import AutogradRoom
@@ -48,14 +51,14 @@ class AutogradControl(QObject):
         document: Document,
         catalog: Catalog,
         live: Live,
-        session: RunSession,
+        newest: NewestWeights,
         background: Background,
         settings: Settings,
         window: QWidget,
     ) -> None:
         super().__init__(window)
         self._room, self._document, self._catalog = room, document, catalog
-        self._live, self._session, self._background = live, session, background
+        self._live, self._newest, self._background = live, newest, background
         self._settings, self._window = settings, window
         self.options = PLAIN_OPTIONS
         # Makes what the newest graph came from ready for detectives: `subject(batch=2)`. None before a capture.
@@ -69,7 +72,7 @@ class AutogradControl(QObject):
         room.exportRequested.connect(self.choose_file)
 
     def capture(self, train: bool = True) -> None:
-        """Run one batch forward, with the weights of the newest run if it trained this very net."""
+        """Run one batch forward, with the weights of the newest run that trained this very net."""
         analysis = self._live.analysis
         if analysis is None or not self._live.up_to_date:
             self._room.show_error("The drawing is still being checked", "Try again in a moment.")
@@ -83,33 +86,27 @@ class AutogradControl(QObject):
         job = preflight.job(self._document.project, analysis, str(self._settings.data_folder))
         self._room.show_busy("Running one batch forward…")
         labels = node_labels(self._document.project.graph, self._catalog)
-        weights = self._weights(job)
-        if weights is not None:
-            weights = cache(weights)  # a run goes on: what looks at this batch later has the weights of the capture
+        newest = cache(self._newest.of(job.source))  # as a run goes on, what looks later has those of the capture
+        weights = partial(_state, newest)
         options = self.options
         hold = partial(hold_batch, job, labels, train=train, weights=weights, options=options)
         subject = partial(batch_subject, job, labels, train=train, weights=weights, options=options.looked_into)
         self._background.ask(
             "capture",
-            partial(_prepared, train=train, weights=weights, options=options),
+            partial(_prepared, newest, train=train, weights=weights, options=options),
             job,
             labels,
             on_answer=partial(self._captured, hold, subject, options.left_out),
             on_error=partial(self._failed, subject, options.left_out),
         )
 
-    def _captured(self, hold: Hold, subject: Callable[..., Subject], left_out: str, tape: Tape) -> None:
+    def _captured(
+        self, hold: Hold, subject: Callable[..., Subject], left_out: str, captured: tuple[Tape, str]
+    ) -> None:
+        tape, words = captured
         self.subject, self.left_out = subject, left_out
+        self._room.set_weights(words)
         self.captured.emit(tape, hold)
-
-    def _weights(self, job: Job) -> Any:
-        """How to come by trained weights, or None where there are none for this source."""
-        run, thread = self._session.current, self._session.thread
-        if run is None or thread is None or not run.job.source.same_net(job.source) or run.state == "starting":
-            return None
-        if run.failed is not None and (thread.result is None or thread.result.state_dict is None):
-            return None
-        return thread.weights
 
     def _failed(self, subject: Callable[..., Subject], left_out: str, failure: Failure) -> None:
         self.subject, self.left_out = subject, left_out
@@ -123,6 +120,18 @@ class AutogradControl(QObject):
         self.pictures.choose_file(drawing, "Export the graph", f"{self._document.project.name}-autograd", pages)
 
 
-def _prepared(job: Job, labels: Any, **choices: Any) -> Tape:
-    """A batch's tape with all that is said of its steps, which the window's thread need not work out then."""
-    return prepare(capture_batch(job, labels, **choices))
+def _prepared(
+    newest: Callable[[], ExportWeights | None], job: Job, labels: Any, **choices: Any
+) -> tuple[Tape, str]:
+    """A batch's tape with all that is said of its steps, which the window's thread need not work out then; and which
+    weights were taken, in words."""
+    from app.export.weights_choice import untrained_words
+
+    tape, found = prepare(capture_batch(job, labels, **choices)), newest()
+    words = found.words if found is not None else untrained_words(job.training.seed, job.training.start)
+    return tape, f"weights {words}"
+
+
+def _state(newest: Callable[[], ExportWeights | None]) -> Mapping[str, Tensor] | None:
+    found = newest()
+    return found.state_dict if found is not None else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QWidget
@@ -17,13 +17,14 @@ from app.settings import Settings
 from app.views.dialogs.export import ExportChoice, ExportDialog
 from app.views.dialogs.proofs import ProofsDialog
 from app.views.live import Live
+from app.views.newest_weights import NewestWeights
 from app.views.proving import Proofs, ToProve
-from app.views.training.session import RunSession
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from app.export.weights_choice import ExportWeights
+    from app.training.config import StartWeights
     from app.training.job import Job
 
 
@@ -38,7 +39,7 @@ class Exported:
 
 
 def write_export(
-    choice: ExportChoice, job: Job, weights: Callable[[], Mapping[str, Any]] | None, project: Project
+    choice: ExportChoice, job: Job, weights: Callable[[], ExportWeights | None] | None, project: Project
 ) -> Exported:
     """Write what was chosen of the net of a project. `weights` gives those of a run, if there is one.
 
@@ -89,6 +90,18 @@ def _to_prove(choice: ExportChoice, job: Job, chosen: ExportWeights) -> ToProve:
     )
 
 
+def _weights_words(newest: Callable[[], ExportWeights | None], seed: int, start: StartWeights | None) -> str:
+    """Which weights an export would write; on a worker."""
+    from app.export.weights_choice import untrained_words
+    from app.training.start import StartError
+
+    found = newest()
+    try:
+        return found.words if found is not None else untrained_words(seed, start)
+    except StartError as error:
+        return f"cannot be written: {error}"
+
+
 class ExportControl(QObject):
     """`said(title, detail)` tells what was written, `refused(title, reason)` why nothing was."""
 
@@ -101,13 +114,13 @@ class ExportControl(QObject):
         self,
         document: Document,
         live: Live,
-        session: RunSession,
+        newest: NewestWeights,
         background: Background,
         settings: Settings,
         window: QWidget,
     ) -> None:
         super().__init__(window)
-        self._document, self._live, self._session = document, live, session
+        self._document, self._live, self._newest = document, live, newest
         self._background, self._settings, self._window = background, settings, window
 
     def ask(self) -> None:
@@ -120,38 +133,18 @@ class ExportControl(QObject):
             self.refused.emit("Nothing was exported", f"The network cannot run yet: {first.message}. {first.reason}")
             return
         folder = self._settings.export_folder / self._document.project.name
-        dialog = ExportDialog(folder, self.weights_words(), parent=self._window)
+        dialog = ExportDialog(folder, "are looked for", parent=self._window)
         dialog.chosen.connect(self.export)
+        training, newest = self._document.project.training, self._newest.of(self._live.analysis.source)
+
+        def failed(failure: Failure) -> None:
+            dialog.set_weights(f"cannot be read: {failure.error}")
+
+        self._background.ask(
+            "export weights", _weights_words, newest, training.seed, training.start,
+            on_answer=dialog.set_weights, on_error=failed,
+        )  # fmt: skip
         dialog.open()
-
-    def weights_words(self) -> str:
-        """Which weights an export would write."""
-        run = self._session.current
-        if self.trained_weights() is None:
-            return self._untrained_words()
-        steps = len(run.history.steps) if run else 0
-        return f"of run {run.number if run else 0}, after {steps:,} steps"
-
-    def _untrained_words(self) -> str:
-        from app.export.weights_choice import untrained_words
-        from app.training.start import StartError
-
-        training = self._document.project.training
-        try:
-            return untrained_words(training.seed, training.start)
-        except StartError as error:
-            return f"cannot be written: {error}"
-
-    def trained_weights(self) -> Callable[[], Mapping[str, Any]] | None:
-        """How to come by the weights of the newest run, None if it trained another net or has none."""
-        run, thread = self._session.current, self._session.thread
-        analysis = self._live.analysis
-        if run is None or thread is None or analysis is None or not run.job.source.same_net(analysis.source):
-            return None
-        result = thread.result
-        if result is not None and result.state_dict is None:
-            return None
-        return thread.weights
 
     def export(self, choice: ExportChoice) -> None:
         """Write in the background; between two steps if a run goes on."""
@@ -162,7 +155,7 @@ class ExportControl(QObject):
         project = self._document.project
         job = preflight.job(project, analysis, str(self._settings.data_folder))
         self._background.ask(
-            "export", write_export, choice, job, self.trained_weights(), project,
+            "export", write_export, choice, job, self._newest.of(job.source), project,
             on_answer=self._done, on_error=self._failed,
         )  # fmt: skip
 

@@ -141,7 +141,7 @@ def _room(window: MainWindow) -> None:
         window.document,
         window.catalog,
         window.live,
-        window.session,
+        window.newest_weights,
         window.background,
         window.settings,
         window,
@@ -166,7 +166,7 @@ def _exporting(window: MainWindow) -> None:
     from app.views.export_control import ExportControl
 
     window.export_control = ExportControl(
-        window.document, window.live, window.session, window.background, window.settings, window
+        window.document, window.live, window.newest_weights, window.background, window.settings, window
     )
 
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer
 
 from app import preflight
+from app.runs import store
 from app.training import inside
 from app.training.inside import Inside
 from app.training.job import Job
 from app.training.orders import LookInside
 from app.views.later import when_done
+from app.views.training.inside_card import CHOOSE
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
+    from app.export.weights_choice import ExportWeights
+    from app.runs.store import Kept
     from app.views.main_window import MainWindow
     from app.views.training.session import Run
 
@@ -23,7 +28,7 @@ REST = 250  # after the selection has changed
 
 
 class LayerControl(QObject):
-    """Asks for the inside of the selected layer: of the run under way, of what it left, or of fresh weights."""
+    """Asks for the inside of the selected layer: of the run under way, of the newest weights, or of fresh ones."""
 
     def __init__(self, window: MainWindow) -> None:
         super().__init__(window)
@@ -41,17 +46,53 @@ class LayerControl(QObject):
         window.session.runStarted.connect(self._run_started)
         window.session.progressed.connect(self.page.refresh)
         window.live.analysed.connect(self._analysed)
-        window.runs.runChosen.connect(lambda run: self.page.set_history(run.history))
+        window.runs.runChosen.connect(self._show_run)
+        window.runs.keptChosen.connect(self._show_kept)
+        window.runs_keeper.listed.connect(self._listed)
+        window.document.replaced.connect(self._replaced)
         window.bottom.pane.shown.connect(lambda _key: self._rest.start())
         if window.live.analysis is not None:
             self._analysed(window.live.analysis)
+        run = window.newest_weights.run
+        if run is not None:
+            self._show_run(run)
+        else:
+            window.runs_keeper.refresh()
+
+    # -- the run whose figures are shown ------------------------------------------------------------------------------
+
+    def _show_run(self, run: Run) -> None:
+        self._window.background.forget("layers of a run")
+        self.page.set_history(run.history, f"Run {run.kept_number}")
+
+    def _listed(self, runs: list[Kept]) -> None:
+        """Without a run in this window the newest that is kept is shown."""
+        if runs and not self.page.run_title and self._window.newest_weights.run is None:
+            self._show_kept(runs[0])
+
+    def _show_kept(self, kept: Kept) -> None:
+        self._window.background.ask(
+            "layers of a run", store.history_of, kept,
+            on_answer=lambda history: self.page.set_history(history, kept.record.title),
+            on_error=lambda _failure: None,  # the page "Runs" says what is wrong with it
+        )  # fmt: skip
+
+    def _replaced(self, _project: object) -> None:
+        """What is shown is of another project."""
+        self._window.background.forget("layers of a run")
+        self._window.background.forget("inside")
+        self.page.set_history(None)
+        self.page.show_layer("")
+        self.page.inside.say(CHOOSE)
+
+    # -- the layer ----------------------------------------------------------------------------------------------------
 
     def _analysed(self, analysis: Analysis) -> None:
         if analysis.source.modules:
             self.page.set_layers(tuple(dict.fromkeys(path for path in analysis.source.modules.values() if path)))
 
     def _run_started(self, run: Run) -> None:
-        self.page.set_history(run.history)
+        self._show_run(run)
         self._rest.start()
 
     def _selected(self, ids: frozenset[str], _origin: object) -> None:
@@ -85,25 +126,14 @@ class LayerControl(QObject):
             self._asked = session.thread.run_between_steps(LookInside(layer, self._sample))
             when_done(self._asked, self, self._answered, self._refused)
             return
-        job, state, words = self._at_rest()
-        if job is not None:
-            self._window.background.ask(
-                "inside", inside.of_weights, job, state, layer, self._sample, words,
-                on_answer=self._show, on_error=lambda failure: self._fail(failure.error),
-            )  # fmt: skip
-
-    def _at_rest(self) -> tuple[Job | None, dict | None, str]:
-        """The job, the weights and the words for a net that is not being trained."""
         window = self._window
         if window.live.torch is None or window.live.analysis is None or not window.live.up_to_date:
-            return None, None, ""
+            return
         job = preflight.job(window.document.project, window.live.analysis, str(window.settings.data_folder))
-        run, thread = window.session.current, window.session.thread
-        result = thread.result if thread is not None else None
-        same = run is not None and run.job.source.same_net(job.source)
-        if same and result is not None and result.state_dict is not None:
-            return job, result.state_dict, f"the weights after step {result.step:,}"
-        return job, None, f"fresh weights, seed {job.training.seed}"
+        window.background.ask(
+            "inside", _inside, job, window.newest_weights.of(job.source), layer, self._sample,
+            on_answer=self._show, on_error=lambda failure: self._fail(failure.error),
+        )  # fmt: skip
 
     def _answered(self, found: Inside) -> None:
         self._show(found)
@@ -125,3 +155,13 @@ class LayerControl(QObject):
 
     def _fail(self, error: BaseException) -> None:
         self.page.inside.say(f"{type(error).__name__}: {error}")
+
+
+def _inside(job: Job, newest: Callable[[], ExportWeights | None], layer: str, sample: int) -> Inside:
+    """The layer with the newest weights of its net, else with those that a run begins with; on a worker."""
+    from app.export.weights_choice import untrained_words
+
+    found = newest()
+    words = found.words if found is not None else untrained_words(job.training.seed, job.training.start)
+    state = found.state_dict if found is not None else None
+    return inside.of_weights(job, state, layer, sample, f"weights {words}")

@@ -35,6 +35,7 @@ from app.views.links import Links
 from app.views.live import Live
 from app.views.live_catalog import LiveCatalog
 from app.views.menus import build_menus
+from app.views.newest_weights import NewestWeights
 from app.views.own_files import OwnFiles, python_files
 from app.views.palette import Palette
 from app.views.place import NETWORK, Place, SheetDocument
@@ -147,6 +148,7 @@ class MainWindow(QMainWindow):
         self.weights_control, self.head_control = WeightsControl(self), HeadControl(self)
         self.run_control = RunControl(self.document, self.live, self.session, self.settings, self)
         self.runs_keeper = self.run_control.keep_with(RunsKeeper(self.document, self.background, self.settings, self))
+        self.newest_weights = NewestWeights(self.document, self.session, self.runs_keeper, self)
 
     def _lay_out(self) -> None:
         self.centre = TabbedPane(self, central=True)

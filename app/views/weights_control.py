@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QMimeData, QObject
 from PySide6.QtWidgets import QFileDialog
@@ -19,6 +19,7 @@ from app.training.config import StartWeights
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
+    from app.export.weights_choice import ExportWeights
     from app.views.dialogs.weights import WeightsDialog
     from app.views.main_window import MainWindow
 
@@ -27,7 +28,11 @@ WAITING = "The drawing is still being checked, so the file is shown alone. Open 
 
 
 def write_weights(
-    path: Path, source: Source, seed: int, trained: Callable[[], Mapping[str, Any]] | None, start: StartWeights | None
+    path: Path,
+    source: Source,
+    seed: int,
+    trained: Callable[[], ExportWeights | None] | None,
+    start: StartWeights | None,
 ) -> str:
     """Write weights; returns in words which. Raises WeightsError, StartError."""
     from app.export.weights import save_pt, save_safetensors
@@ -131,7 +136,7 @@ class WeightsControl(QObject):
             window.refuse("No weights were saved", trouble)
             return
         training = window.document.project.training
-        trained = window.export_control.trained_weights()
+        trained = window.newest_weights.of(source)
         window.background.ask(
             "weights.save", write_weights, path, source, training.seed, trained, training.start,
             on_answer=lambda words: window.say(f"Saved {path.name}", f"{path.parent} · weights {words}"),

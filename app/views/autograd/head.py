@@ -14,6 +14,8 @@ from app.views.widgets.button import Button, icon_button
 from app.views.widgets.painting import TextLine, at_least, box, label, start
 from app.views.widgets.segmented import Segmented
 
+LEGENDS = 2  # of what can be spared, that give way before the summary does
+
 
 class Head(QWidget):
     """The line above the graph: what it is, what the chips mean, and what can be done."""
@@ -23,6 +25,10 @@ class Head(QWidget):
         self.setMinimumHeight(38)
         self.root = label("loss.grad_fn", "section")
         self.summary = label("", "label", "text2")
+        self.below = label("", "label", "text2")  # the summary, where the line has no room for it
+        self.below.setContentsMargins(12, 0, 10, 6)
+        self.below.setMinimumWidth(1)
+        self.below.hide()
         self.mode = Segmented([("train", "train()"), ("eval", "eval()")], "Mode of the net")
         self.mode.setToolTip("Dropout and BatchNorm behave differently in train() and eval()")
         self.grouping = Segmented([("layer", "Layer"), ("block", "Block"), ("none", "None")], "Group by")
@@ -53,7 +59,7 @@ class Head(QWidget):
         layout.setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)
         self.setMinimumWidth(1)
         self.summary.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-        self._text = ""
+        self._text = self.weights = ""  # `weights`: which ones the net had, for the next summary
         self._played = False
         self._added: list[QWidget] = []
         self._spare: tuple[QWidget, ...] = (legend, group_by, self.root, self.fold_all, self.mode, self.norms)
@@ -75,7 +81,7 @@ class Head(QWidget):
         self._fit()
 
     def _fit(self) -> None:
-        """Hide what there is no room for."""
+        """Put the summary below where only legends could make room for it; hide what there is no room for."""
         metrics = self.summary.fontMetrics()
         layout = self.layout()
         widgets = [layout.itemAt(place).widget() for place in range(layout.count())]
@@ -87,6 +93,11 @@ class Head(QWidget):
             shown = [widget.sizeHint().width() for widget in others if widget not in hidden]
             return sum(shown) + layout.spacing() * (len(shown) + 1) + 22 + wanted
 
+        whole = needed() <= self.width() or needed() - sum(
+            widget.sizeHint().width() + layout.spacing() for widget in self._spare[:LEGENDS] if widget not in hidden
+        ) <= self.width()
+        if not whole:
+            wanted = 0
         for widget in self._spare:
             if needed() <= self.width():
                 break
@@ -95,8 +106,10 @@ class Head(QWidget):
             hidden.update(self._added)
         for widget in (*self._spare, *self._added):
             widget.setVisible(widget not in hidden)
-        room = self.width() - needed() + wanted - 4
-        self.summary.setText(metrics.elidedText(self._text, Qt.TextElideMode.ElideRight, max(room, 0)))
+        self.summary.setText(self._text if whole else "")
+        room = self.width() - 22
+        self.below.setText(metrics.elidedText(self._text, Qt.TextElideMode.ElideRight, max(room, 0)))
+        self.below.setVisible(not whole and bool(self._text))
         layout.activate()
 
     def set_played(self, played: bool) -> None:
@@ -110,9 +123,10 @@ class Head(QWidget):
         second = any(node.order > 1 for node in tape.nodes)
         end = "‖grad‖²" if second else "loss" if tape.loss is not None else "output"
         self.root.setText(f"{end}.grad_fn")
-        self._text = text
-        self.summary.setToolTip(text)
-        self.setAccessibleName(text)
+        self._text = f"{text} · {self.weights}" if self.weights else text
+        self.summary.setToolTip(self._text)
+        self.below.setToolTip(self._text)
+        self.setAccessibleName(self._text)
         self._fit()
 
     def set_busy(self, busy: bool) -> None:

@@ -78,6 +78,7 @@ class AutogradRoom(QWidget):
         inside.setContentsMargins(0, 0, 0, 0)
         inside.setSpacing(0)
         inside.addWidget(self.head)
+        inside.addWidget(self.head.below)
         inside.addWidget(Line())
         inside.addWidget(self.finder)
         inside.addWidget(self.way)
@@ -190,6 +191,10 @@ class AutogradRoom(QWidget):
             self.banner.show()
         elif not stale and self.banner.kind() == "info":
             self.banner.hide()
+
+    def set_weights(self, words: str) -> None:
+        """Say which weights the net has in the graph that comes next."""
+        self.head.weights = words
 
     def drawing(self) -> Drawing | None:
         """The `Drawing` as it stands, or None."""

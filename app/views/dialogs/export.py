@@ -103,7 +103,8 @@ class ExportDialog(Dialog):
             self._add_box(key, name, getattr(start, key))
         if missing := onnx_missing():
             self._disable("onnx", missing)
-        self.weights = label(f"Weights {weights}.", "label", "text2", wrap=True)
+        self.weights = label("", "label", "text2", wrap=True)
+        self.set_weights(weights)
         self.body.addWidget(self.weights)
         self.body.addSpacing(8)
         self.body.addWidget(label("Folder", "section"))
@@ -125,6 +126,10 @@ class ExportDialog(Dialog):
         self.export_button.clicked.connect(self._choose)
         self.folder.textChanged.connect(self._look)
         self._look()
+
+    def set_weights(self, weights: str) -> None:
+        """Say which weights would be written, in words that follow "Weights"."""
+        self.weights.setText(f"Weights {weights}.")
 
     def _add_box(self, key: str, name: str, on: bool) -> None:
         check = QCheckBox(name)

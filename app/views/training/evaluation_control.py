@@ -49,7 +49,6 @@ class EvaluationControl(QObject):
         self._page, self._window = page, window
         self._errand: Errand | None = None
         self._stop = threading.Event()
-        self._before: object = None  # the last run of the project that was open before
         self._evaluator: Evaluator | None = None
         self._key = NEWEST
         self._path: Path | None = None  # of the weights that a person chose
@@ -102,8 +101,8 @@ class EvaluationControl(QObject):
     def _source(self) -> tuple[Job, Callable[[], tuple[Any, str]]]:
         """The job, and how to come by the weights and what they are called. Raises LookupError with words."""
         window = self._window
-        run, thread = window.session.current, window.session.thread
-        if self._key == NEWEST and run is not None and run is not self._before and thread is not None:
+        run, thread = window.newest_weights.run, window.session.thread
+        if self._key == NEWEST and run is not None and thread is not None:
             result, name = thread.result, f"newest weights of run {run.kept_number}"
             if result is None or result.state_dict is not None:
                 return run.job, lambda: (thread.weights(), name)
@@ -268,7 +267,6 @@ class EvaluationControl(QObject):
 
     def _project_replaced(self, _project: object) -> None:
         """What was found is of another project, and so are the runs of this window so far."""
-        self._before = self._window.session.current
         self.cancel()
         self._evaluator = None
         self._page.view.set_value("results")

@@ -15,6 +15,8 @@ from app.views.widgets.numbers import NumberField
 from app.views.widgets.painting import label
 from app.views.widgets.segmented import Segmented
 
+CHOOSE = "Choose a layer: on the canvas, in the map of the curves, or in the list."
+
 
 class InsideCard(Card):
     """`wanted(sample)` asks for the pictures of a sample."""
@@ -52,7 +54,7 @@ class InsideCard(Card):
         pictures.addWidget(self.picture)
         pictures.addWidget(self.grid, 1)
         self.body.addLayout(pictures, 1)
-        self.say("Choose a layer: on the canvas, in the map of the curves, or in the list.")
+        self.say(CHOOSE)
 
     def say(self, text: str) -> None:
         """Say why there are no pictures."""

@@ -32,7 +32,7 @@ class LayerPage(QWidget):
         self.charts: tuple[Chart, ...] = (self.values, self.ratio)
         self._history = History()
         self._layers: tuple[str, ...] = ()
-        self._layer = ""
+        self._layer = self._run_title = ""
         self._drawn = -1
         self.controls = QWidget()
         self.list = ChoiceField((), pairs=True)
@@ -44,6 +44,8 @@ class LayerPage(QWidget):
         row.setSpacing(8)
         row.addWidget(label("Layer", "caption", "text2"))
         row.addWidget(self.list)
+        self.run_words = label("", "caption", "text2")
+        row.addWidget(self.run_words)
         self.cards = QSplitter(Qt.Orientation.Horizontal)
         for card, share in ((self.values, 320), (self.ratio, 240), (self.inside, 480)):
             self.cards.addWidget(card)
@@ -79,9 +81,15 @@ class LayerPage(QWidget):
         if self._layer in self._layers:
             self.list.set_value(self._layer)
 
-    def set_history(self, history: History | None) -> None:
-        """Show another run; None for none."""
-        self._history = history or History()
+    @property
+    def run_title(self) -> str:
+        """What the run is called whose values and updates are shown, "" for none."""
+        return self._run_title
+
+    def set_history(self, history: History | None, title: str = "") -> None:
+        """Show another run, which is called `title`; None for none."""
+        self._history, self._run_title = history or History(), title
+        self.run_words.setText(f"Values and updates of {title}" if title else "")
         self._drawn = -1
         for chart in self.charts:
             chart.set_history(self._history, "step")

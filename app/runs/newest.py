@@ -1,0 +1,69 @@
+"""The weights of the newest kept run of a net, for whoever looks at that net or takes it away."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.runs import store
+
+if TYPE_CHECKING:
+    from app.export.weights_choice import ExportWeights
+    from app.runs.store import Kept
+    from app.source import Source
+
+
+def newest_of(folder: Path, source: Source) -> ExportWeights | None:
+    """Return the weights of the newest run in a folder of runs that trained this very net, None where none did.
+
+    They are those of its newest whole checkpoint, of the running mean where there is one. Raises OSError.
+    """
+    for kept in store.listed(folder):
+        if not _trained(kept, source):
+            continue
+        found = _newest(kept.checkpoints, _state(kept.checkpoints), kept.record.title)
+        if found is not None and _fits(found, source):
+            return found
+    return None
+
+
+def _trained(kept: Kept, source: Source) -> bool:
+    try:
+        return (kept.folder / store.SOURCE).read_text(encoding="utf-8") == source.text
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _fits(found: ExportWeights, source: Source) -> bool:
+    """Whether the net has the same tensors: files that a text imports from may be others than they were."""
+    if not source.files:
+        return True
+    from app.rng import borrowed
+    from app.source import make_module
+
+    with borrowed(0):
+        own = make_module(source).state_dict()
+    return {key: value.shape for key, value in own.items()} == {
+        key: value.shape for key, value in found.state_dict.items()
+    }
+
+
+def _state(folder: Path) -> tuple[tuple[str, int, int], ...]:
+    """What tells one state of a folder of checkpoints from another, nothing being read."""
+    if not folder.is_dir():
+        return ()
+    stats = [(file.name, file.stat()) for file in sorted(folder.glob("*.pt"))]
+    return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in stats)
+
+
+@lru_cache(maxsize=1)  # one layer is looked at after the other, and reading verifies every tensor
+def _newest(folder: Path, state: tuple[tuple[str, int, int], ...], title: str) -> ExportWeights | None:
+    from app.export.weights_choice import ExportWeights
+    from app.training.checkpoint import newest, step_of
+    from app.training.evaluating import checkpoint_weights
+
+    path = newest(folder) if state else None
+    if path is None:
+        return None
+    return ExportWeights(checkpoint_weights(path), f"of {title} at step {step_of(path)[0]:,}")

@@ -1,0 +1,71 @@
+"""The newest weights of the open project: of its run in this window, else of the newest run that is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject
+
+from app.document import Document
+from app.source import Source
+from app.views.training.runs_keeper import RunsKeeper
+from app.views.training.session import Run, RunSession
+
+if TYPE_CHECKING:
+    from app.export.weights_choice import ExportWeights
+    from app.training_thread import TrainingThread
+
+
+class NewestWeights(QObject):
+    """Knows which run of this window is the open project's."""
+
+    def __init__(self, document: Document, session: RunSession, keeper: RunsKeeper, parent: QObject) -> None:
+        super().__init__(parent)
+        self._session, self._keeper = session, keeper
+        self._before: Run | None = None  # the last run of the project that was open before
+        document.replaced.connect(self._replaced)
+
+    def _replaced(self, _project: object) -> None:
+        self._before = self._session.current
+
+    @property
+    def run(self) -> Run | None:
+        """The newest run of the open project in this window, under way or ended."""
+        run = self._session.current
+        return run if run is not self._before else None
+
+    def of(self, source: Source) -> Callable[[], ExportWeights | None]:
+        """Return how to come by the newest weights of a net, on a worker; it gives None where no run trained it.
+
+        Called here for the state of now; what is returned raises OSError.
+        """
+        run, thread = self.run, self._session.thread
+        if run is None or thread is None or run.state == "starting" or not run.job.source.same_net(source):
+            return partial(_kept, self._keeper.folder, source)
+        return partial(_newest, run, thread, self._keeper.folder, source)
+
+
+def _newest(run: Run, thread: TrainingThread, folder: Path, source: Source) -> ExportWeights | None:
+    from app.export.weights_choice import ExportWeights
+    from app.training.control import NoWeights
+
+    result, recorder = thread.result, run.recorder
+    gone = recorder is not None and not run.active and not recorder.kept.folder.exists()
+    if gone or (result is not None and result.state_dict is None):
+        return _kept(folder, source)
+    if result is None:
+        try:
+            return ExportWeights(thread.weights(), f"of Run {run.kept_number}, under way")
+        except NoWeights:
+            return _kept(folder, source)
+    assert result.state_dict is not None
+    return ExportWeights(result.state_dict, f"of Run {run.kept_number} at step {result.step:,}")
+
+
+def _kept(folder: Path, source: Source) -> ExportWeights | None:
+    from app.runs.newest import newest_of
+
+    return newest_of(folder, source)
