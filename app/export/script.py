@@ -103,7 +103,7 @@ $process_options$options$kept_options
     device = pick_device(args.device)
     if PROCESSES > 1:
         device = join(device, args.store)
-    samples, labels, val_samples, val_labels = (tensor.to(device) for tensor in load_data($load_values))
+$read_data    samples, labels, val_samples, val_labels = (tensor.to(device) for tensor in $data_read)
 
 $seeds
     model = $class_name()$put$synced
@@ -293,8 +293,14 @@ def _start_parts(starts: bool, file: str) -> tuple[str, str, str]:
     if not starts:
         return "", "", ".to(device)"
     put = """
-    start = torch.load(args.start, map_location="cpu", weights_only=True)
-    model.load_state_dict({**model.state_dict(), **start})  # what is not among them stays as it was drawn
+    try:
+        start = dict(torch.load(args.start, map_location="cpu", weights_only=True))
+    except Exception:  # a damaged file raises what its reader pleases
+        raise SystemExit(f"{args.start} cannot be read: it is missing, damaged, or no state_dict.") from None
+    try:
+        model.load_state_dict({**model.state_dict(), **start})  # what is not among them stays as it was drawn
+    except (RuntimeError, TypeError) as error:
+        raise SystemExit(f"{args.start} has weights of another net: {' '.join(str(error).split())}") from None
     model.to(device)"""
     option = (
         f'parser.add_argument("--start", type=Path, default=Path(__file__).with_name({quoted(file)}),'

@@ -26,6 +26,15 @@ from app.training.choices import CLASS_IDS, LOSSES
 from app.training.job import Job
 
 
+_READ = """\
+    try:
+        data = load_data(args.data)
+    except Exception as error:  # a damaged file raises what its reader pleases
+        ours = isinstance(error, ValueError) and "pickle" not in str(error)
+        raise SystemExit(f"{args.data} cannot be read: {error if ours else type(error).__name__}.") from None
+"""
+
+
 @dataclass
 class Reading:
     """How the samples come in: `call` is an expression that gives inputs and labels of all samples.
@@ -77,7 +86,8 @@ def data_parts(job: Job, spec: SourceSpec) -> dict[str, str]:
         "readers": "\n\n".join(inspect.getsource(function) for function in functions).rstrip(),
         "load": "\n".join(f"    {line}" for line in load),
         "load_arguments": "path: Path" if reading.folder else "",
-        "load_values": "args.data" if reading.folder else "",
+        "read_data": _READ if reading.folder else "",
+        "data_read": "data" if reading.folder else "load_data()",
         "data_option": f"\n    {option}" if reading.folder else "",
         "data_words": _words(spec),
     }
