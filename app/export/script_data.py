@@ -25,7 +25,6 @@ from app.export.script_text import quoted
 from app.training.choices import CLASS_IDS, LOSSES
 from app.training.job import Job
 
-
 _READ = """\
     try:
         data = load_data(args.data)
