@@ -7,6 +7,7 @@ to measure the exported one. So it imports nothing but Python's library and torc
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import importlib.util
 import json
@@ -180,10 +181,16 @@ def sketch(tensor: torch.Tensor | None) -> torch.Tensor | None:
     return torch.cat([flat[places], *map(_folded, (flat, *odd))])
 
 
+@functools.cache
+def _fold_weights() -> torch.Tensor:
+    """The weights of one row: made once, every large tensor is told by them."""
+    return noise("fold", FOLD)
+
+
 def _folded(flat: torch.Tensor) -> torch.Tensor:
     """One number of the size of the others in which every one counts, with a weight of its own."""
     rows = flat.numel() // FOLD
-    weights, rest = noise("fold", FOLD), flat[rows * FOLD :]
+    weights, rest = _fold_weights(), flat[rows * FOLD :]
     total = rest @ weights[: rest.numel()]
     if rows:
         total = total + (flat[: rows * FOLD].reshape(rows, FOLD) @ weights) @ noise("rows", rows)

@@ -26,7 +26,8 @@ from app.parity.subject import SECOND, Seen, Subject, seen
 from app.rng import borrowed
 
 SECONDS = 150.0  # that a comparison may take, as far as that can be told before
-SLOW = 4.0  # seconds; a comparison that takes longer is made with smaller pictures, if the model takes them
+BRISK = 1.0  # seconds; a comparison that takes longer is made with smaller pictures, if the model takes them
+SLOW = 4.0  # seconds; of one that takes longer still, what is dear is done once
 SEED = 20_260
 
 Tell = Callable[[str], None]
@@ -147,7 +148,7 @@ class Check:
         for high, spread in self._inputs.choices():
             self._inputs.high, self._inputs.spread = high, spread
             inputs, watched = self._inputs.tensors(shapes, "first", False), OutputBytes()
-            net = self._theirs.fresh(False)
+            net = self._theirs.fresh(False, anew=False)
             began = time.monotonic()
             try:
                 with watched.watching(net):
@@ -165,24 +166,26 @@ class Check:
         return False
 
     def _side(self, shapes: Shapes) -> int:
-        """The side of smaller pictures that both nets take, 0 if there is none."""
-        for side in self._inputs.smaller():
+        """The side of smaller pictures that both nets take, 0 if there is none or nothing is gained by it. What is
+        compared with them in the model's own precision is done."""
+        for side in self._inputs.smaller() if self._takes(BRISK) else ():
             small = self._inputs.shapes(self._inputs.batches()[-1], side)
-            inputs = self._inputs.tensors(small, "small", False)
+            stages = [Stage(train, small, double=False) for train in (True, False)]
             began = time.monotonic()
             try:
-                for train in (True, False):
-                    stage = Stage(train, small, double=False, twice=False)
+                for stage in stages:
+                    self._tell(f"{stage.what} {stage}")
+                    inputs = self._made(stage)
                     self._compare(self._seen(self._theirs, stage, inputs), stage, inputs)
             except _Differs as differs:
                 self._note(f"With pictures of {side}×{side} it is not the model: {differs}.")
                 return 0
             except Exception:  # it takes no pictures of that size
                 continue
-            if not self._slow:
-                return 0
-            self._forward = (time.monotonic() - began) / 4
-            self._bytes = int(self._bytes * (side / max(shapes.sizes[0][-2:])) ** 2)
+            for stage in stages:
+                self._is_done(stage)
+            self._forward = min(self._forward, (time.monotonic() - began) / 8)
+            self._bytes = int(self._bytes * _numbers(self._inputs.shapes(self._inputs.batch, side)) / _numbers(shapes))
             return side
         return 0
 
@@ -194,21 +197,23 @@ class Check:
         plan = [Stage(False, first, True, True), Stage(True, other, True, True), Stage(True, first, False)]
         if len(batches) > 1:
             plan += [Stage(False, other, True), Stage(True, first, True)]
-        if self._slow:  # what is dear is done once, what is cheap in the model's own precision
+        if self._takes(SLOW):  # what is dear is done once, what is cheap in the model's own precision
             plan = [Stage(False, first, True, True, False), Stage(True, first, True, True, False),
                     Stage(True, other, False), Stage(False, other, False)]  # fmt: skip
         for stage in plan:
             self._planned(stage)
-        if self._slow and "train" not in self._state.modes and other != first:
+        if self._takes(SLOW) and "train" not in self._state.modes and other != first:
             self._planned(Stage(True, other, True, True, False))  # one sample has no statistics
 
     def _planned(self, stage: Stage) -> None:
         """Run a stage if there is time and memory, in the model's own precision where that is all it has."""
         double = stage.double and self._state.double
         stage = replace(stage, double=double, backward=stage.backward and self._gradients_fit(double))
+        if stage in self._done:
+            return
         if self._estimated(stage) > self._seconds - (time.monotonic() - self._began):
             self._note(f"Not compared for want of time: {stage.what} {stage}.")
-        elif stage not in self._done:
+        else:
             self._done.add(stage)
             self._tell(f"{stage.what} {stage}")
             began, expected = time.monotonic(), self._estimated(stage)
@@ -218,7 +223,7 @@ class Check:
 
     def _run(self, stage: Stage) -> None:
         state = self._state
-        inputs = self._inputs.tensors(stage.shapes, f"{stage.train} {stage.shapes}", stage.double, stage.train)
+        inputs = self._made(stage)
         try:
             theirs = self._seen(self._theirs, stage, inputs)
         except Exception as error:  # a batch of one has no statistics; a model need not take another batch
@@ -234,11 +239,18 @@ class Check:
         self._compare(theirs, stage, inputs)
         if odd := measure.odd_numbers({**theirs.outputs, **theirs.gradients}):
             self._note(f"The model itself gives values that are not finite {stage}: {odd}.")
-        state.modes.append("train" if stage.train else "eval")
-        state.batches += [stage.shapes.batch] if stage.shapes.batch is not None else []
+        self._is_done(stage)
         state.gradients = state.gradients or bool(theirs.gradients)
         if stage.backward and stage.double == state.double:
             state.cases.append(Case(inputs, stage.train, SEED, theirs))
+
+    def _made(self, stage: Stage) -> Tensors:
+        return self._inputs.tensors(stage.shapes, f"{stage.train} {stage.shapes}", stage.double, stage.train)
+
+    def _is_done(self, stage: Stage) -> None:
+        self._done.add(stage)
+        self._state.modes.append("train" if stage.train else "eval")
+        self._state.batches += [stage.shapes.batch] if stage.shapes.batch is not None else []
 
     # --- Comparing
 
@@ -293,10 +305,9 @@ class Check:
 
     # --- Bounds
 
-    @property
-    def _slow(self) -> bool:
-        """Whether everything at once would take long."""
-        return 80 * self._forward > SLOW
+    def _takes(self, seconds: float) -> bool:
+        """Whether everything at once would take longer."""
+        return 80 * self._forward > seconds
 
     def _double_fits(self) -> bool:
         needed = 32 * parameter_count(self._theirs.module) + 6 * self._bytes
@@ -347,6 +358,10 @@ def precision(model: nn.Module) -> torch.dtype:
     """The dtype that a model computes with."""
     floats = (p.dtype for p in (*model.parameters(), *model.buffers()) if p.is_floating_point())
     return next(floats, torch.get_default_dtype())
+
+
+def _numbers(shapes: Shapes) -> int:
+    return sum(torch.Size(size).numel() for size in shapes.sizes)
 
 
 def _name(dtype: torch.dtype) -> str:

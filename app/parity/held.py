@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 import torch
@@ -15,6 +16,7 @@ from app.export.against_source import Probe, change
 from app.model_import import ImportFailed, ModelInput
 from app.parity.check import Check, Found
 from app.parity.differences import CALL, Difference
+from app.parity.initial import fill_value
 from app.parity.inputs import Inputs
 from app.parity.locate import loaded, place_of, smallest
 from app.parity.subject import Subject, detached_copy
@@ -55,12 +57,12 @@ def probe_of(model: nn.Module, keep_weights: bool) -> Probe:
             tensors |= {dot + name: buffer for name, buffer in module.named_buffers(recurse=False)}
     for key, tensor in tensors.items():
         values = tensor.detach()
-        if not tensor.is_floating_point() or not tensor.numel() or not values.isfinite().all():
+        if not tensor.is_floating_point():
             continue
-        value = float(values.flatten()[0])
-        if bool((values == value).all()):
+        value = fill_value(values)
+        if value is not None and math.isfinite(value):
             found[key] = (value, 0.5 * abs(value) or 0.1)
-        elif not keep_weights and isinstance(tensor, nn.Parameter):
+        elif value is None and not keep_weights and isinstance(tensor, nn.Parameter) and values.isfinite().all():
             found[key] = (float(values.mean()), 1.5 * float(values.std()))
     return found
 

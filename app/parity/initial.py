@@ -22,6 +22,7 @@ from app.builder.graph import Init
 from app.builder.inits import FUNCTIONS
 from app.frozen import FrozenMap
 
+MANY = 100_000  # numbers that are looked at for it, spread over the whole tensor
 ENOUGH = 64  # numbers whose spread tells whether a noted distribution can be that of the values
 OTHER = None  # written in a way that torch.nn.init does not say
 
@@ -130,10 +131,16 @@ def constant(values: torch.Tensor) -> Init | None:
     """The function that fills with these values, None if they are not equal throughout."""
     if not values.numel() or values.is_complex() or values.device.type == "meta":
         return None
-    first = values.flatten()[0]
-    if not bool((values == first).all()) or not math.isfinite(first.item()):
+    first = fill_value(values)
+    return _filled(first) if first is not None and math.isfinite(first) else None
+
+
+def fill_value(values: torch.Tensor) -> float | None:
+    """The number that all numbers of a tensor are, None if they are not equal. A few tell of most that they are not."""
+    flat = values.flatten()
+    if not flat.numel() or bool((flat[:ENOUGH] != flat[0]).any()) or not bool((flat == flat[0]).all()):
         return None
-    return _filled(first.item())
+    return float(flat[0])
 
 
 def _filled(value: float) -> Init:
@@ -199,7 +206,9 @@ def _possible(init: Init, values: torch.Tensor) -> bool:
     """Whether values can be of a noted distribution: a last check on what was noted."""
     if not values.is_floating_point() or values.numel() < ENOUGH:
         return True
-    spread, params = float(values.double().std()), init.params
+    some = values.flatten()
+    some = some[:: max(1, some.numel() // MANY)]
+    spread, params = float(some.double().std()), init.params
     if init.name == "normal_":
         return abs(spread - params.get("std", 1.0)) <= 0.5 * params.get("std", 1.0)
     if init.name == "uniform_":

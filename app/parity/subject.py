@@ -22,19 +22,23 @@ class Subject:
 
     def __init__(self, module: nn.Module, call: Call | None = None) -> None:
         self.module, self.call = module, call
-        self._doubled: nn.Module | None = None
+        self._base: tuple[bool, nn.Module] | None = None
 
     def fresh(self, double: bool, anew: bool = True) -> nn.Module:
-        """A copy, in double precision if asked; not `anew`, it shares the values of parameters with other copies in
-        double precision, which a net that changes them in its forward is seen to do. Raises what copying raises."""
-        if not double:
-            return detached_copy(self.module)
-        if anew:
-            return detached_copy(self.module).double()
-        if self._doubled is None:
-            self._doubled = detached_copy(self.module).double()
-        shared = {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in self._doubled.parameters()}
-        return detached_copy(self._doubled, shared)
+        """A copy, in double precision if asked; not `anew`, it shares the values of parameters with the last copies of
+        that precision, which a net that changes them in its forward is seen to do. Raises what copying raises."""
+        if not anew and self._base is not None and self._base[0] == double:
+            base = self._base[1]
+        else:
+            base = detached_copy(self.module)
+            base = base.double() if double else base
+            if anew:
+                return base
+            self._base = double, base
+        # A copy of another class than torch's own may want more than its values.
+        shared = {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in base.parameters()
+                  if type(p) is nn.Parameter}  # fmt: skip
+        return detached_copy(base, shared)
 
 
 @dataclass
