@@ -7,9 +7,11 @@ torch is there when it is; it answers one question and ends.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import gc
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 PATIENCE = 120.0  # seconds for a person's own file
 CHECKED = 300.0  # seconds more, from when the drawing is held against the model
 LOOK = 0.02  # seconds between two looks at whether it has ended, or should
+_STACK = re.compile(r'^  File "(.+)", line (\d+) in (\S+)', re.M)  # of faulthandler, the innermost first
 LEFT, MODELS, PROGRESS, WHY = "imported.tape", "models.json", "progress", "why"
 
 
@@ -143,9 +146,19 @@ class Child:
 
     def _how(self) -> str:
         """With which status a process ended that found nothing wrong, and what was on its stderr last."""
-        code, words = self._process.returncode, self._last_words()
-        how = f" by {signal.Signals(-code).name}" if code < 0 and os.name == "posix" else f" with status {code}"
-        return f"{how}: {words}" if words else how
+        code = self._process.returncode
+        if code < 0 and os.name == "posix":
+            return f" by {signal.Signals(-code).name}{self._where()}"
+        words = self._last_words()
+        return f" with status {code}: {words}" if words else f" with status {code}"
+
+    def _where(self) -> str:
+        """The line of the model's own code at which a process ended, as its stderr has it."""
+        self._told.seek(0)
+        root, torch = str(Path(__file__).resolve().parent), f"{os.sep}torch{os.sep}"
+        lines = _STACK.findall(self._told.read().decode("utf-8", "replace"))
+        found = next((one for one in lines if not one[0].startswith((root, "<")) and torch not in one[0]), None)
+        return f" in {found[2]}, line {found[1]} of {Path(found[0]).name}" if found else ""
 
     def _last_words(self) -> str:
         self._told.seek(0)
@@ -273,6 +286,7 @@ def _end_with_parent(asked: TextIO) -> None:
 def main(folder: Path, listing: bool, ahead: bool) -> int:
     """Read a question from stdin, leave a project file. It ends with who started it, whatever it does then."""
     process.die_with_parent()
+    faulthandler.enable()  # its words say where a process ended that torch has ended
     if listing:
         rows = [[one.name, one.kind, one.input.shape, one.input.dtype] for one in known_models()]
         _put(folder / MODELS, json.dumps(rows))

@@ -348,7 +348,7 @@ def project_of(
         where = line_in(error, own.file.path) if own is not None else ""
         raise ImportFailed(f"{error} ({own.file.path.name}{where})" if own and where else str(error)) from error
     shapes = ", ".join("×".join(map(str, one.shape)) for one in inputs)
-    notes = "\n".join((f"Imported from {name} with an input of {shapes}.", *map(str, drawn.fallbacks)))
+    notes = "\n".join((f"Imported from {name} with an input of {shapes}.", *map(str, drawn.fallbacks), *drawn.remarks))
     files = (str(own.file.path),) if own is not None and drawn.opaque else ()
     project = Project(name=name, graph=drawn.graph, positions=drawn.positions, comments=drawn.comments,
                       blocks=drawn.blocks, layer_files=files, notes=notes)  # fmt: skip

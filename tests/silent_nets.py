@@ -683,11 +683,15 @@ class TensorHook(Net):
         return y * x
 
 
+def looked_at(grad):
+    CALLS.append(tuple(grad.shape))
+
+
 class TensorHookThatLooks(Net):
     def forward(self, x):
         y = self.fc(x)
         if y.requires_grad:
-            y.register_hook(print)
+            y.register_hook(looked_at)
         return y
 
 
@@ -874,7 +878,7 @@ class CachedMask(Net):
 
     def forward(self, x):
         if self.mask is None or self.mask.size(0) != x.size(1):
-            self.mask = torch.ones(x.size(1), x.size(1)).tril()
+            self.mask = torch.ones(x.size(1), x.size(1), dtype=x.dtype).tril()
         return self.fc(x) @ self.mask
 
 
@@ -999,9 +1003,13 @@ class Projected(Net):
 
 
 class ReplacedParameter(Net):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(4))
+
     def forward(self, x):
-        self.fc.weight = nn.Parameter(torch.full((4, 4), 0.5))
-        return self.fc(x)
+        self.scale = nn.Parameter(torch.tensor([0.5, 1.0, 1.5, 2.0]))
+        return self.fc(x) * self.scale
 
 
 class PlainTensorInPlace(Net):
@@ -1034,7 +1042,7 @@ class WritesIntoAConstant(Net):
 
 class WritesIntoEmpty(Net):
     def forward(self, x):
-        found = torch.empty(3, 4)
+        found = torch.empty(x.shape[0], 4, dtype=x.dtype)
         found[:] = self.fc(x)
         return found * 2
 
@@ -1086,19 +1094,26 @@ class FunctionWithContext(Net):
 class Checkpointed(nn.Module):
     def __init__(self):
         super().__init__()
-        self.stem, self.body = nn.Linear(4, 4), Body()
+        self.stem, self.body = nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Tanh())
 
     def forward(self, x):
         return checkpoint(self.body, self.stem(x), use_reentrant=False)
 
 
-class CheckpointedByReentry(nn.Module):
+class CheckpointedByReentry(Checkpointed):
+    def forward(self, x):
+        return checkpoints.checkpoint(self.body, self.stem(x), use_reentrant=True)
+
+
+class CheckpointedNorm(nn.Module):
+    """What runs in it runs twice, and moves its statistics twice."""
+
     def __init__(self):
         super().__init__()
         self.stem, self.body = nn.Linear(4, 4), Body()
 
     def forward(self, x):
-        return checkpoints.checkpoint(self.body, self.stem(x), use_reentrant=True)
+        return checkpoint(self.body, self.stem(x), use_reentrant=False)
 
 
 class CheckpointedAtTheInput(nn.Module):
@@ -1233,7 +1248,7 @@ class OverSteps(Net):
         self.cell = nn.GRUCell(1, 4)
 
     def forward(self, x):
-        state = torch.zeros(x.shape[0], 4)
+        state = torch.zeros(x.shape[0], 4, dtype=x.dtype)
         for t in range(x.shape[1]):
             state = self.cell(x[:, t : t + 1], state)
         return self.fc(state)
@@ -1250,6 +1265,11 @@ class ByNone(Net):
     def forward(self, x, mask=None):
         y = self.fc(x)
         return y if mask is None else y * mask
+
+
+class ReturnsMore(Net):
+    def forward(self, x):
+        return self.fc(x), None, 3
 
 
 class Warns(Net):

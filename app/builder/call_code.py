@@ -26,7 +26,8 @@ _TREES: dict[str, ast.operator] = {
 }  # fmt: skip
 _POWER = re.compile(r"(?<![\w.)\]])([\w.]+) \*\* (-?[\w.]+)(?![\w.(\[])")  # of names and numbers, it takes no blanks
 # Calls that take their sizes one by one rather than as a tuple.
-_SPREAD = {"Tensor.view": "size", "Tensor.expand": "size", "torch.zeros": "size", "torch.ones": "size"}
+_SPREAD = {"Tensor.view": "size", "Tensor.expand": "size", "torch.zeros": "size", "torch.ones": "size",
+           "torch.rand": "size", "torch.randn": "size"}  # fmt: skip
 # Shapes that people write as a number when they have one dimension.
 _NUMBER_FOR_ONE = {"normalized_shape", "dim"}
 _BY_NAME = re.compile(r"\w+=")

@@ -112,13 +112,20 @@ def _for_real(
     spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[ValueType, ...]], file: LayerFile
 ) -> Ran | Failed:
     """A class of a person's own that fails on meta tensors, on small real ones; its words have the line of the file."""
-    try:
-        with borrowed(0), torch.no_grad():  # its weights are drawn here, and nobody notices
+
+    def pair_of(recorded: bool) -> tuple[Call, tuple[Any, Any]]:
+        with borrowed(0), torch.set_grad_enabled(recorded):  # its weights are drawn here, and nobody notices
             call = Call.of(spec, params)
             if isinstance(call.target, torch.nn.Module):
                 call.target.eval()
             size = sum(_values(value, custom_calls.BATCHES[1]) for group in inputs.values() for value in group)
-            pair = custom_calls.run_small(lambda batch: call(inputs, batch, "cpu", 1.0), size)
+            return call, custom_calls.run_small(lambda batch: call(inputs, batch, "cpu", 1.0), size)
+
+    try:
+        try:
+            call, pair = pair_of(False)
+        except Exception:  # it may put a hook on a gradient
+            call, pair = pair_of(True)
         first, second = (custom_calls.grown(*pair, batch) for batch in BATCHES)
         return Ran(_outputs(spec, params, first, second), call.parameters)
     except (Exception, SystemExit) as error:  # whatever the class raises is the answer

@@ -45,6 +45,10 @@ def steps(call: Call) -> tuple[Told, ...]:
     return (set_by("steps", call.params["steps"]),)
 
 
+def numbered(call: Call) -> tuple[Told, ...]:
+    return (set_by("n", call.params["n"]),)
+
+
 def square(call: Call) -> tuple[Told, ...]:
     return (set_by("n", call.params["n"]), set_by("n", call.params["n"]))
 

@@ -56,6 +56,17 @@ def unfolding(call: Call) -> tuple[Told, ...]:
     return (*(kept(arrived, i) for i in range(rank - 3)), column, count)
 
 
+def sliding(call: Call) -> tuple[Told, ...]:
+    """`x.unfold(dimension, size, step)`: as many windows as fit, and what is in one behind all other dimensions."""
+    arrived = call.first
+    at = call.params["dimension"] % len(arrived.shape)
+    size, step = Symbol("k", "size", call.params["size"]), Symbol("s", "step", call.params["step"])
+    told = [kept(arrived, i) for i in range(len(arrived.shape))]
+    words = "As many windows as fit, each a step behind the last."
+    told[at] = Told(Formula("(h - k)//s + 1", (arrived.symbol("h", at), size, step)), words, arrived.origin(at))
+    return (*told, set_by("size", call.params["size"], "The values of one window."))
+
+
 def _places(call: Call, height: Size, width: Size, arrived: Arrived) -> tuple[str, tuple[Symbol, ...]]:
     """How often a window finds a place: the two counts multiplied."""
     text, symbols = [], []

@@ -335,7 +335,8 @@ def documentation(key: str) -> Documentation:
     if root == "operator":
         summary = f"Elementwise {_OPERATORS[name]}, with broadcasting; of two numbers the number."
         return Documentation(summary, text, FrozenMap())
-    return Documentation(ops.SUMMARIES.get(key) or _summary(text), text, _argument_docs(text))
+    arguments = _argument_docs(text).update(ops.ARGUMENTS.get(key, {}))
+    return Documentation(ops.SUMMARIES.get(key) or _summary(text), text, arguments)
 
 
 def _summary(text: str) -> str:

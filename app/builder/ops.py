@@ -9,6 +9,7 @@ from typing import Any
 
 from app.builder import ops_functions
 from app.builder.ops_functions import (
+    ARGUMENTS,
     COUNTED,
     IN_TRAINING,
     LABELS,
@@ -273,7 +274,10 @@ SAME = frozenset(
 )
 
 # Calls that draw random numbers even when nothing is trained; never tried on real tensors.
-RANDOM = frozenset({"torch.randn_like", "torch.rand_like", *(f"F.{name}" for name in ops_functions.DROPOUTS)})
+RANDOM = frozenset({
+    "torch.randn_like", "torch.rand_like", "torch.rand", "torch.randn", "torch.randint", "torch.randperm",
+    *(f"F.{name}" for name in ops_functions.DROPOUTS),
+})  # fmt: skip
 
 # What an op does, where torch says nothing.
 SUMMARIES: dict[str, str] = {
@@ -300,7 +304,8 @@ STEMS: dict[str, str] = {
 }  # fmt: skip
 
 __all__ = (
-    "AUTO_RULES", "COUNTED", "HIDDEN", "IN_TRAINING", "LABELS", "LEFT_OUT", "LENIENT", "LIKE", "LITERALS_FIRST",
-    "MAXIMUM", "MINIMUM", "MORE", "NAMED", "OPERANDS", "OPS", "OUTPUTS", "OUTPUTS_BY", "PARAMS", "PORT_KINDS", "RANDOM",
-    "RECURRENT", "SCHEMAS", "SIGNATURES", "STARTS", "STEMS", "SUMMARIES", "VARIADIC", "WITH_INDICES", "WRITTEN",
+    "ARGUMENTS", "AUTO_RULES", "COUNTED", "HIDDEN", "IN_TRAINING", "LABELS", "LEFT_OUT", "LENIENT", "LIKE",
+    "LITERALS_FIRST", "MAXIMUM", "MINIMUM", "MORE", "NAMED", "OPERANDS", "OPS", "OUTPUTS", "OUTPUTS_BY", "PARAMS",
+    "PORT_KINDS", "RANDOM", "RECURRENT", "SCHEMAS", "SIGNATURES", "STARTS", "STEMS", "SUMMARIES", "VARIADIC",
+    "WITH_INDICES", "WRITTEN",
 )  # fmt: skip

@@ -9,6 +9,7 @@ from app.builder.literals import DType
 FUNCTIONS: dict[str, str] = {
     "conv": """
         F.conv2d F.conv1d F.conv3d F.conv_transpose1d F.conv_transpose2d F.conv_transpose3d F.unfold F.fold
+        Tensor.unfold
     """,
     "linear": "F.linear F.bilinear",
     "act": """
@@ -34,6 +35,7 @@ FUNCTIONS: dict[str, str] = {
         torch.argsort torch.diagonal torch.diag_embed torch.trace torch.take_along_dim torch.index_add torch.index_fill
         torch.zeros_like torch.ones_like torch.full_like torch.randn_like torch.rand_like
         torch.zeros torch.ones torch.full torch.arange torch.linspace torch.eye
+        torch.rand torch.randn torch.randint torch.randperm
         Tensor.new_zeros Tensor.new_ones Tensor.new_full operator.getitem operator.setitem Tensor.size Tensor.shape
         Tensor.dim Tensor.numel torch.finfo tuple unpack
         Tensor.to Tensor.type_as Tensor.float Tensor.long Tensor.contiguous torch.clone torch.detach
@@ -70,7 +72,7 @@ _PLAIN = """
     torch.stack torch.logical_and torch.logical_or torch.logical_not F.gelu F.softplus F.avg_pool2d F.pixel_shuffle
     F.pixel_unshuffle F.scaled_dot_product_attention F.one_hot torch.gather torch.index_select torch.tril torch.triu
     torch.floor torch.ceil torch.round torch.zeros torch.ones torch.full torch.linspace torch.eye
-    F.conv1d F.conv2d F.conv3d F.linear
+    torch.rand torch.randn torch.randperm Tensor.unfold F.conv1d F.conv2d F.conv3d F.linear
     torch.erf torch.log1p torch.expm1 torch.exp2 torch.log2 torch.randn_like torch.rand_like
     torch.view_as_real torch.view_as_complex torch.real torch.imag torch.angle torch.conj torch.complex torch.polar
     torch.log10 torch.trunc torch.frac torch.tan torch.asin torch.acos torch.atan torch.sinh torch.cosh torch.asinh
@@ -130,12 +132,15 @@ SCHEMAS: dict[str, str] = {
     "torch.where": "aten.where.self",
     "torch.unbind": "aten.unbind.int",
     "torch.arange": "aten.arange.start_step",
+    "torch.randint": "aten.randint.low",
     "torch.masked_fill": "aten.masked_fill.Scalar",
     "torch.scatter": "aten.scatter.src",
 }
 
 # Arguments that are not shown: where and how a tensor lies in memory, and what means the same without.
 _LIKE = frozenset({"layout", "device", "pin_memory", "memory_format"})
+_MAKING = tuple(f"torch.{name}" for name in ("zeros", "ones", "full", "arange", "linspace", "eye", "rand", "randn",
+                                             "randint", "randperm"))  # fmt: skip
 HIDDEN: dict[str, frozenset[str]] = {
     "F.max_pool2d": frozenset({"return_indices"}),
     "operator.add": frozenset({"alpha"}),
@@ -152,7 +157,7 @@ HIDDEN: dict[str, frozenset[str]] = {
     "Tensor.to": frozenset({"non_blocking", "copy", "memory_format"}),
     "Tensor.expand": frozenset({"implicit"}),
     **dict.fromkeys((f"torch.{name}_like" for name in ("zeros", "ones", "full", "randn", "rand")), _LIKE),
-    **dict.fromkeys(("torch.zeros", "torch.ones", "torch.full", "torch.arange", "torch.linspace", "torch.eye"), _LIKE),
+    **dict.fromkeys(_MAKING, _LIKE),
     **dict.fromkeys(("torch.clone", "Tensor.contiguous"), _LIKE),
 }
 
@@ -182,7 +187,7 @@ OPERANDS: dict[str, tuple[str, ...]] = {
 }
 
 # What is made on the device of another tensor, which arrives at a port `like`.
-LIKE = frozenset({"torch.zeros", "torch.ones", "torch.full", "torch.arange", "torch.linspace", "torch.eye"})
+LIKE = frozenset(_MAKING)
 
 _MODES = ("nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear", "area")
 _OVER_DIMS = ("sum", "std", "var", "norm", "amax", "amin", "logsumexp", "var_mean", "std_mean", "nansum", "nanmean")
@@ -223,6 +228,9 @@ PARAMS: dict[tuple[str, str], dict[str, Any]] = {
     ("F.pad", "mode"): {"kind": "choice", "choices": ("constant", "reflect", "replicate", "circular")},
     ("F.pixel_shuffle", "upscale_factor"): {"start": 2, "minimum": 1},
     ("F.pixel_unshuffle", "downscale_factor"): {"start": 2, "minimum": 1},
+    ("Tensor.unfold", "dimension"): {"start": 1},
+    ("Tensor.unfold", "size"): {"start": 3, "minimum": 0},
+    ("Tensor.unfold", "step"): {"start": 1, "minimum": 1},
     ("F.one_hot", "num_classes"): {"start": 10, "required": True, "default": None, "minimum": 1},
     ("F.normalize", "p"): {"minimum": None, "maximum": None},
     ("torch.pow", "exponent"): {"start": 2.0},
@@ -231,7 +239,11 @@ PARAMS: dict[tuple[str, str], dict[str, Any]] = {
     ("torch.masked_fill", "value"): {"start": 0.0},
     ("torch.full_like", "fill_value"): {"start": 1.0},
     ("torch.full", "fill_value"): {"kind": "number", "start": 1.0},
-    **{(f"torch.{name}", "size"): {"start": (4, 4), "minimum": 0} for name in ("zeros", "ones", "full")},
+    **{(f"torch.{name}", "size"): {"start": (4, 4), "minimum": 0}
+       for name in ("zeros", "ones", "full", "rand", "randn", "randint")},
+    ("torch.randint", "low"): {"default": 0, "required": False},
+    ("torch.randint", "high"): {"start": 10},
+    ("torch.randperm", "n"): {"start": 8, "minimum": 0},
     ("torch.arange", "end"): {"kind": "number", "start": 10},
     ("torch.arange", "start"): {"kind": "number", "default": 0, "required": False},
     ("torch.arange", "step"): {"kind": "number", "default": 1},
@@ -239,7 +251,7 @@ PARAMS: dict[tuple[str, str], dict[str, Any]] = {
     ("torch.linspace", "end"): {"kind": "number", "start": 1.0},
     ("torch.linspace", "steps"): {"start": 10, "minimum": 0},
     ("torch.eye", "n"): {"start": 8, "minimum": 0},
-    **{(key, "dtype"): {"kind": "dtype", "optional": True} for key in sorted(LIKE)},
+    **{(key, "dtype"): {"kind": "dtype", "optional": True, "default": None} for key in sorted(LIKE)},
     **{(f"torch.{name}_like", "dtype"): {"kind": "dtype", "optional": True}
        for name in ("zeros", "ones", "full", "randn", "rand")},
     ("torch.einsum", "equation"): {"kind": "equation", "start": "bij,bjk->bik"},
@@ -341,6 +353,11 @@ STEMS: dict[str, str] = {
     "F.scaled_dot_product_attention": "attention",
     "torch.repeat_interleave": "repeat",
     "torch.index_select": "index",
+}
+
+# What an argument says, where it is not what torch's own says.
+ARGUMENTS: dict[str, dict[str, str]] = {
+    f"F.{name}": {"training": "None follows the net; True always drops out, False never."} for name in DROPOUTS
 }
 
 # What an op does, where torch says nothing or says it in formulas.

@@ -13,7 +13,8 @@ from app.builder.text_constructor import ConstructorReader
 from app.builder.text_values import DRAWN, UNSET, Arguments, CannotEdit, said, same
 
 # Calls that take their sizes one by one rather than as a tuple.
-_SPREAD = {"Tensor.view": "size", "Tensor.expand": "size", "torch.zeros": "size", "torch.ones": "size"}
+_SPREAD = {"Tensor.view": "size", "Tensor.expand": "size", "torch.zeros": "size", "torch.ones": "size",
+           "torch.rand": "size", "torch.randn": "size"}  # fmt: skip
 _RANGES = {1: ("end",), 2: ("start", "end"), 3: ("start", "end", "step")}
 
 

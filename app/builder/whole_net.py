@@ -24,7 +24,8 @@ def whole_net(steps: Sequence[Step]) -> Step | None:
         return None
     inputs = [Ref(step.id, 0) for step in steps if step.spec.kind == "input"]
     ends = [ref for step in steps if step.spec.kind == "output" for ref in step.refs()]
-    plain = all(step.node.params.keys() <= {"shape", "dtype", "low", "high"} for step in steps if step is not one)
+    told = {"shape", "dtype", "low", "high", "batch"}
+    plain = all(step.node.params.keys() <= told for step in steps if step is not one)
     ports = [port.name for port in one.spec.inputs]
     straight = [ref for port in ports for ref in one.args.get(port, ())] == inputs
     leading = list(one.args) == ports[: len(one.args)]

@@ -158,7 +158,7 @@ class Binder:
         function = getattr(torch, plain, None)
         key = _METHODS.get(plain) or (_FUNCTIONS.get(function) if function is not None else None)
         if key is None:
-            names = (f"Tensor.{plain}", f"torch.{plain}", f"F.{plain}")
+            names = (f"Tensor.{plain}", f"torch.{plain}")  # a function of F by that name may be another, as unfold is
             key = next((name for name in names if name in self.catalog), None)
         if key is None:
             raise Unbound(f"Tensor.{name} is not among the ops")
@@ -184,6 +184,8 @@ class Binder:
         names = names or positions(spec)
         if spec.key == "torch.arange":
             names = ("end",) if len(args) == 1 else ("start", "end", "step")
+        if spec.key == "torch.randint" and "high" not in kwargs and len(args) == (1 if "size" in kwargs else 2):
+            names = ("high", "size")
         given: dict[str, Any] = {}
         for number, value in enumerate(args):
             if number >= len(names):
@@ -328,7 +330,7 @@ def literal_of(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return tuple(map(literal_of, value))
     if type(value) is Training:
-        return int(value) != 0
+        return bool(value)
     if value is None or value is Ellipsis or isinstance(value, bool | int | float | str | Slice):
         return value
     raise Unbound(f"{value!r:.60} cannot be kept in a project")

@@ -8,23 +8,28 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_flatten
 
 from app.builder.arrange import arrange
 from app.builder.blocks import Block, Blocks
 from app.builder.catalog import Catalog
 from app.builder.graph import Graph
+from app.builder.importer import remarks
 from app.builder.importer.binding import Unbound
 from app.builder.importer.drafting import Drafter
 from app.builder.importer.drafts import Draft, DraftError
 from app.builder.importer.fallback import OPAQUE, Fallback, parent
 from app.builder.importer.frames import TraceError
 from app.builder.importer.giving_way import GivingWay, ReadPast
+from app.builder.importer.held import check_apart, set_mode
+from app.builder.importer.leftovers import facts
 from app.builder.importer.merging import Merger
-from app.builder.importer.modes import with_evaluation
+from app.builder.importer.modes import check_chance, with_evaluation
 from app.builder.importer.modules import described, key_of
 from app.builder.importer.numbers_once import numbers_once
 from app.builder.importer.opaque import OwnClasses
-from app.builder.importer.registering import as_called, freeze, number, partly_frozen
+from app.builder.importer.registering import as_called, freeze, mixed, number, partly_frozen
+from app.builder.importer.second_call import check_again
 from app.builder.importer.sharing import read_past, tie, tied
 from app.builder.importer.tracing import Tracer
 from app.builder.importer.unused import keep_unused
@@ -40,7 +45,7 @@ from app.frozen import FrozenMap
 class Imported:
     """A drawing of a live module: its graph, its blocks and where the nodes stand.
 
-    `fallbacks` are the submodules that were not followed call by call.
+    `fallbacks` are the submodules that were not followed call by call, `remarks` what else is to be said.
     """
 
     graph: Graph
@@ -48,6 +53,7 @@ class Imported:
     positions: Positions
     comments: Comments = FrozenMap()
     fallbacks: tuple[Fallback, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def opaque(self) -> bool:
@@ -95,6 +101,7 @@ class _Drawing:
         self.model, self.catalog, self._cancelled = model, catalog, cancelled
         self.examples = tuple(map(_on_meta, args)), {name: _on_meta(value) for name, value in kwargs.items()}
         self.arrived: dict[str, tuple[Any, Any]] = {}
+        self.remarks: dict[str, None] = {}
 
     def whole(self, module: nn.Module) -> bool:
         """Whether a module is a layer of the catalog; one of several layers may be made as no argument tells."""
@@ -111,14 +118,17 @@ class _Drawing:
 
     def drawn(self, ways: GivingWay) -> Imported:
         """The drawing with what gave way so far. Raises TraceError or DraftError."""
+        self.remarks = {}
         whole = ways.apart.get("")
         if whole is not None and whole.spec is not None:
             root = drawn_whole(self.model, whole.spec, whole.params, self.examples)
         else:
             self._check_model(ways)
             root, asked = self._drafted(ways, True)
-            if asked:
-                with_evaluation(root, self._drafted(ways, False)[0])
+            evaluation = self._drafted(ways, False)[0] if asked else None
+            check_chance(root, evaluation)
+            if evaluation is not None:
+                with_evaluation(root, evaluation)
             keep_unused(root, self.model, self.catalog)
             self._tie(root, ways)
         freeze(root)
@@ -126,11 +136,11 @@ class _Drawing:
         graph, blocks = as_called(*Merger(self.catalog).merge(root), self.catalog)
         laid = FrozenMap({name: _laid(block) for name, block in blocks.items()})
         places = with_kept(graph, arrange(used_part(graph), {}), {})
-        return Imported(graph, laid, *places)
+        return Imported(graph, laid, *places, remarks=tuple(self.remarks))
 
     def _check_model(self, ways: GivingWay) -> None:
         """Raise TraceError for what no call tells."""
-        for path, why in gradient_hooks(self.model):
+        for path, why in (*gradient_hooks(self.model), *mixed(self.model)):
             if not ways.covers(path):
                 raise TraceError(f"{path or type(self.model).__name__} cannot be followed: {why}", path, why)
 
@@ -146,18 +156,34 @@ class _Drawing:
                 raise TraceError(f"{path or type(self.model).__name__} cannot be followed: {why}", path, why, False)
 
     def _drafted(self, ways: GivingWay, training: bool) -> tuple[Draft, bool]:
-        tracer = Tracer(self.whole, self._cancelled)
-        tracer.apart, tracer.loose, self.arrived = ways.apart, ways.loose, tracer.arrived
-        copied, flag = on_meta(self.model, training, self.whole)
-        for path, apart in ways.apart.items():
-            if apart.spec is not None:  # what is not followed asks for its mode as it likes
-                for module in copied.get_submodule(path).modules():
-                    module.__dict__["training"] = training
-        frame = tracer.follow(copied, *self.examples)
+        copied = on_meta(self.model)
+        flag = set_mode(copied, training)
+        beside = {path for path, apart in ways.apart.items() if apart.spec is not None}
+        for path in beside:  # what is not followed asks for its mode as it likes
+            check_apart(copied, path, training)
+        before, tracer = facts(copied, beside), self._tracer(ways)
+        self.arrived = tracer.arrived
+        frame = tracer.follow(copied, *self.examples, original=self.model)
+        check_again(tracer, frame, before, lambda: self._tracer(ways), self.examples)
         draft = Drafter(tracer, self.model, self.catalog).draft(frame)
         numbers_once(draft)
         self._check_tensors(draft)
-        return draft, bool(flag.asked)
+        named = zip(frame.inputs, frame.names, strict=True)
+        changed = [name for place, name in named if tracer.latest(place) is not place]
+        for words in (*remarks.of_arguments(self.model, *self.examples), *tracer.report.told(self._shapes()),
+                      *remarks.of_results(self.model, frame.outputs, changed)):  # fmt: skip
+            self.remarks.setdefault(words)
+        return draft, flag.asked
+
+    def _tracer(self, ways: GivingWay) -> Tracer:
+        made = Tracer(self.whole, self._cancelled)
+        made.apart, made.loose, made.accepted = ways.apart, ways.loose, ways.accepted
+        return made
+
+    def _shapes(self) -> str:
+        """What arrives in the example, as a person writes it."""
+        tensors = (one for one in tree_flatten(self.examples)[0] if isinstance(one, torch.Tensor))
+        return ", ".join("×".join(map(str, one.shape)) for one in tensors)
 
     def _check_tensors(self, draft: Draft) -> None:
         """Raise ReadPast for a tensor that would be drawn beside the layer that has it."""

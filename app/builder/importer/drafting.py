@@ -65,7 +65,9 @@ class _Sheet:
                 where = self.frame.path or self.draft.kind
                 layer = node.op == "call_module" and node not in self.frame.inner
                 path = str(node.target) if layer else self.frame.path
-                raise DraftError(f"{where}: {error}", path, str(error)) from error
+                told = DraftError(f"{where}: {error}", path, str(error))
+                told.place = self.drafter.tracer.places.get(node)
+                raise told from error
         self._return()
         self._tidy()
         self.draft.numbers = {

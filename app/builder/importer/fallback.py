@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app.builder.importer.places import Place
+
 LONGEST = 300  # letters of a reason
 EXPORTED, OPAQUE = "exported", "opaque"
 
@@ -19,13 +21,14 @@ class Fallback:
     name: str
     kind: str
     reason: str
+    place: Place | None = None
 
     def __str__(self) -> str:
         where = f"{self.path} ({self.name})" if self.path else f"The whole model ({self.name})"
         became = "was read by torch.export" if self.kind == EXPORTED else "is one node, run by its own code"
         reason = " ".join(self.reason.split())  # a line each, whatever torch says
         reason = reason if len(reason) <= LONGEST else f"{reason[:LONGEST]} …"
-        return f"{where} {became}: {reason.rstrip('.')}."
+        return f"{where} {became}: {reason.rstrip('.')}{f' ({self.place})' if self.place else ''}."
 
 
 def parent(path: str) -> str:

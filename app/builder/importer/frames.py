@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,17 +13,37 @@ from torch import Tensor, fx, nn
 from torch.utils._pytree import tree_flatten
 
 from app.builder.catalog import OpSpec
+from app.builder.importer.places import Place
+
+_raised = threading.local()
 
 
 class TraceError(RuntimeError):
     """A module that cannot be followed; says where and why. `path` is where it stands, `why` the bare reason.
 
-    `exportable` is false where other calls would not help.
+    `exportable` is false where other calls would not help. Where nothing helps at all, one with a `doubt` is passed
+    over, and the doubt is told.
     """
 
-    def __init__(self, words: str, path: str | None = None, why: str = "", exportable: bool = True) -> None:
+    def __init__(
+        self, words: str, path: str | None = None, why: str = "", exportable: bool = True, doubt: str = ""
+    ) -> None:
         super().__init__(words)
-        self.path, self.why, self.exportable = path, why or words, exportable
+        self.path, self.why, self.exportable, self.doubt = path, why or words, exportable, doubt
+        self.place: Place | None = None
+        getattr(_raised, "errors", []).append(self)
+
+
+@contextlib.contextmanager
+def none_swallowed() -> Iterator[None]:
+    """Raise a TraceError of this thread that the model caught, as if it were one of its own."""
+    before, _raised.errors = getattr(_raised, "errors", []), []
+    try:
+        yield
+        if _raised.errors:
+            raise _raised.errors[0]
+    finally:
+        _raised.errors = before
 
 
 class CalledOtherwise(TraceError):
@@ -51,7 +73,7 @@ class Frame:
     `inputs` are the placeholders, in the order of the leaves of the arguments; `inner` has the frame of every call of
     a submodule that was entered, by the node that stands for the call. `given` and `result` tell how arguments and
     results are nested. `extra` are outputs, by number, that are no results but inputs after they were changed in place,
-    with the node outside that takes each.
+    with the node outside that takes each. `recorded` says whether it was called where gradients are recorded.
     """
 
     path: str
@@ -64,6 +86,7 @@ class Frame:
     outputs: list[Any] = field(default_factory=list)
     structure: Any = None
     extra: dict[int, fx.Node] = field(default_factory=dict)
+    recorded: bool = True
 
 
 COMPILED = "it is compiled by torch.jit, and its code is no Python any more"

@@ -11,12 +11,14 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_flatten
 
+from app.builder.importer import places
 from app.builder.importer.binding import Unbound
 from app.builder.importer.drafts import DraftError
 from app.builder.importer.exported import PATIENCE, NotExported, Replay, exported
 from app.builder.importer.fallback import EXPORTED, OPAQUE, Fallback, inside, parent
 from app.builder.importer.frames import VALUES, Apart, CalledOtherwise, TraceError, words_of
 from app.builder.importer.opaque import OwnClasses
+from app.builder.importer.places import Place
 from app.builder.importer.recorded import MADE_WITH
 from app.builder.importer.running import run_alone
 
@@ -43,6 +45,7 @@ class GivingWay:
         self._batch = next((one.shape[0] for one in tensors), 0)
         self.apart: dict[str, Apart] = {}
         self.loose: set[str] = set()
+        self.accepted: set[str] = set()  # doubts that nothing helps against
         self._fallbacks: dict[str, Fallback] = {}
         self._runs = False
         self._tried: dict[str, int] = {}
@@ -64,34 +67,40 @@ class GivingWay:
         path = error.path or ""
         self._check_it_runs(error)
         first = self._fallbacks.get(path)
+        place = error.place or places.of_error(error) or places.of_forward(type(self._model.get_submodule(path)))
         part = isinstance(error, CalledOtherwise) or (isinstance(error, ReadPast) and error.layer)
         if part and path and path not in self.loose:
             self.loose.add(path)
             return
-        if getattr(error, "exportable", True) and self._exported(path, error, arrived.get(path)):
+        if first is not None:
+            place = first.place
+        if getattr(error, "exportable", True) and self._exported(path, error, place, arrived.get(path)):
             return
-        words = self._node_around(path, first.reason if first is not None else error.why)
-        if words is not None:
+        words = self._node_around(path, first.reason if first is not None else error.why, place)
+        doubt = getattr(error, "doubt", "")
+        if words is not None and doubt and doubt not in self.accepted:
+            self.accepted.add(doubt)
+        elif words is not None:
             words = f"; nor can it be one node: {words}" if words and self._own is not None else ""
             raise type(error)(f"{error}{words}", path, error.why) from error
 
     def set_apart(self, path: str, why: str) -> None:
         """Make a submodule one node, or the next one around it that can be. Raises TraceError if none can."""
-        words = self._node_around(path, why)
+        words = self._node_around(path, why, places.of_forward(type(self._model.get_submodule(path))))
         if words is not None:
             words = f"it cannot be one node: {words}" if words else "what is around it is one node already"
             raise TraceError(words, path, why, False)
 
-    def _node_around(self, path: str, why: str) -> str | None:
+    def _node_around(self, path: str, why: str, place: Place | None) -> str | None:
         """Make a submodule one node, else the next one around it; None if one could be, else why the first cannot."""
         words = ""
-        for place in _upwards(path):
-            module = self._model.get_submodule(place)
-            known = self.apart.get(place)
+        for outer in _upwards(path):
+            module = self._model.get_submodule(outer)
+            known = self.apart.get(outer)
             if known is not None and known.spec is not None:
                 continue  # one node already, and still it does not fit: what is around it goes
             try:
-                self._one_node(place, module, why)
+                self._one_node(outer, module, why, place)
             except Unbound as reason:
                 words = words or str(reason)
             else:
@@ -113,7 +122,9 @@ class GivingWay:
 
     # --- Ways
 
-    def _exported(self, path: str, error: TraceError | DraftError, called: Called | None) -> bool:
+    def _exported(
+        self, path: str, error: TraceError | DraftError, place: Place | None, called: Called | None
+    ) -> bool:
         """Let `torch.export` follow it, in its own functions first and then in smaller ones; whether that can be."""
         module = self._model.get_submodule(path)
         known = self.apart.get(path)
@@ -129,7 +140,8 @@ class GivingWay:
             replay = self._replay(module, called, smaller)
             if replay is not None:
                 why = self._fallbacks[path].reason if path in self._fallbacks else error.why
-                self._set(path, Apart(module, replay=replay), Fallback(path, type(module).__name__, EXPORTED, why))
+                made = Fallback(path, type(module).__name__, EXPORTED, why, place)
+                self._set(path, Apart(module, replay=replay), made)
                 return True
         self.apart.pop(path, None)
         self._fallbacks.pop(path, None)
@@ -149,24 +161,24 @@ class GivingWay:
             self._spent += time.monotonic() - began
         return self._replays[key]
 
-    def _one_node(self, path: str, module: nn.Module, why: str) -> None:
+    def _one_node(self, path: str, module: nn.Module, why: str, place: Place | None) -> None:
         """Make it one node, and with it every other that is the same. Raises Unbound."""
         if self._own is None:
             raise Unbound(f"{type(module).__name__} is no class of a file of yours")
         spec, params = self._own.stand_in(module)
-        self._set(path, Apart(module, spec, params), Fallback(path, type(module).__name__, OPAQUE, why))
+        self._set(path, Apart(module, spec, params), Fallback(path, type(module).__name__, OPAQUE, why, place))
         for other, twin in self._model.named_modules():
             alike = type(twin) is type(module) and twin.__dict__.get(MADE_WITH) == module.__dict__.get(MADE_WITH)
             if alike and not self.covers(other):
-                self._one_twin(other, twin, why)
+                self._one_twin(other, twin, why, place)
 
-    def _one_twin(self, path: str, module: nn.Module, why: str) -> None:
+    def _one_twin(self, path: str, module: nn.Module, why: str, place: Place | None) -> None:
         assert self._own is not None
         try:
             spec, params = self._own.stand_in(module)
         except Unbound:  # it was changed since; whether it can be followed is seen by following it
             return
-        self._set(path, Apart(module, spec, params), Fallback(path, type(module).__name__, OPAQUE, why))
+        self._set(path, Apart(module, spec, params), Fallback(path, type(module).__name__, OPAQUE, why, place))
 
     def _set(self, path: str, apart: Apart, fallback: Fallback) -> None:
         for inner in [known for known in self.apart if inside(known, path)]:

@@ -67,6 +67,16 @@ def _settle_dropouts(training: Draft, evaluation: Draft) -> None:
             _settle_dropouts(first, second)
 
 
+def check_chance(training: Draft, evaluation: Draft | None) -> None:
+    """Raise DraftError for a function that drops out in evaluation too: its op does so in training alone."""
+    for node in (evaluation or training).nodes.values():
+        if node.params.get(IN_TRAINING.get(node.op, ""), 0.0):
+            raise DraftError(f"{training.path or training.kind}: {node.op} drops out in evaluation too", training.path)
+    inner = [node.inner for node in (evaluation or training).nodes.values() if node.inner]
+    for draft in inner:
+        check_chance(draft, None)
+
+
 def _not_counted(draft: Draft, norm: str) -> None:
     counts = {wire[0] for wire in draft.wires if wire[2:4] == (norm, COUNTED)}
     draft.wires = [wire for wire in draft.wires if wire[0] not in counts]

@@ -23,6 +23,7 @@ from app.builder.custom import CustomFile
 from app.builder.custom_classes import LayerClass
 from app.builder.importer.binding import Unbound
 from app.builder.importer.recorded import MADE_WITH, NoLiteral, made_with
+from app.builder.importer.registering import wholly_frozen
 from app.builder.importer.running import SEED
 from app.builder.params import ParamError, check_param
 from app.frozen import FrozenMap
@@ -121,6 +122,8 @@ def _check(module: nn.Module, spec: OpSpec, params: dict[str, Any]) -> None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(SEED)
             made = Call.of(spec, FrozenMap(params)).target
+            if wholly_frozen(module):  # which a node says too
+                made.requires_grad_(False)
     except Exception as error:  # the words of its constructor are the reason
         raise Unbound(f"{name} cannot be made anew: {type(error).__name__}: {error}") from error
     theirs, mine = (dict(_facts(one, "", 0, _tensors_of(one))) for one in (module, made))

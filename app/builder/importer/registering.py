@@ -28,6 +28,13 @@ def wholly_frozen(module: nn.Module) -> bool | None:
     return not any(learning) if learning else None
 
 
+def mixed(model: nn.Module) -> Iterator[tuple[str, str]]:
+    """Layers that cannot be written with their parameters, and are partly frozen; and the reason in words."""
+    for path, module in model.named_modules():
+        if isinstance(module, nn.RNNBase | nn.RNNCellBase) and partly_frozen(module):
+            yield path, "some of its parameters learn and others do not, and a node does not say that of one layer"
+
+
 # --- Drafts
 
 

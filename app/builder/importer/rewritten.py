@@ -10,7 +10,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from app.builder.importer.random_calls import drawn
 from app.builder.importer.values import FACTORIES, PROXIES, Attribute, dtype_source
+from app.builder.ops_functions import DROPOUTS
 
 
 def _rank(x: Any) -> int:
@@ -112,7 +114,8 @@ def _like_another(function: Any, args: Any, kwargs: Any) -> Any:
     source = dtype_source(kwargs.get("dtype"))
     if source is None or not source.known.is_floating_point():
         return None
-    return function(*args, **{name: value for name, value in kwargs.items() if name != "dtype"}).type_as(source)
+    making = getattr(torch, function.__name__)  # as it is while a model is followed: it takes sizes of the graph
+    return making(*args, **{name: value for name, value in kwargs.items() if name != "dtype"}).type_as(source)
 
 
 def _diff(x: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
@@ -291,6 +294,7 @@ def _item(x: Any, index: Any) -> Any:
     return _sizes(x, index) if plain else None
 
 
+_DROPOUTS = tuple(getattr(F, name) for name in (*DROPOUTS, "feature_alpha_dropout"))
 _EMPTY = torch.empty  # while a model is followed, torch has another under this name
 # By the name that a function of torch and a method of tensors share.
 _NAMED: dict[str, Callable[..., Any]] = {
@@ -325,7 +329,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
         ("bfloat16", torch.bfloat16))},
 }  # fmt: skip
 _ATTRIBUTES: dict[str, Callable[..., Any]] = {
-    "real": torch.real, "imag": torch.imag, "mT": lambda x: x.transpose(-2, -1),
+    "real": torch.real, "imag": torch.imag, "data": torch.detach, "mT": lambda x: x.transpose(-2, -1),
     "T": lambda x: x.permute(*reversed(range(_rank(x)))),
 }  # fmt: skip
 # These are among the ops; only some ways of calling them are not.
@@ -336,6 +340,10 @@ def rewritten(kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, A
     """What a call gives when it is made of others; None where it stands as it is."""
     if kind not in ("call_function", "call_method"):
         return None
+    if kind == "call_function" and target in _DROPOUTS and _told(args, kwargs, 2, "training") is False:
+        return args[0]
+    if (made := drawn(kind, target, args, kwargs)) is not None:
+        return made
     if target in (operator.getitem, "__getitem__") and len(args) == 2:
         return _item(*args)
     if target is getattr:
@@ -359,6 +367,10 @@ def rewritten(kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, A
     if not args and "input" in kwargs:
         args, kwargs = (kwargs["input"],), {name: value for name, value in kwargs.items() if name != "input"}
     return way(*args, **kwargs)
+
+
+def _told(args: tuple[Any, ...], kwargs: dict[str, Any], number: int, name: str) -> Any:
+    return kwargs.get(name, args[number] if len(args) > number else None)
 
 
 def _hashable(target: Any) -> bool:

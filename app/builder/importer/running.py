@@ -10,6 +10,7 @@ from torch import nn
 from torch.utils._pytree import tree_map
 
 from app.builder.catalog import OpSpec
+from app.builder.importer import chance
 
 SEED = 20011
 
@@ -34,15 +35,20 @@ def alone(on_meta: nn.Module, real: nn.Module, args: Any, kwargs: Any) -> Any:
 
 def run_alone(module: nn.Module, args: Any, kwargs: Any) -> Any:
     """What a copy of a real module gives for tensors of these shapes, back on meta. Raises what the module raises."""
-    tried = copy_of(module)
     real, named = tree_map(_positive, tree_map(real_like, (args, kwargs)))
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(SEED)
-        try:
-            found = tried.train(module.training)(*real, **named)
-        except Exception:  # in training some layers want more than one sample
-            found = copy_of(module).eval()(*real, **named)
-    return tree_map(lambda leaf: leaf.to("meta") if isinstance(leaf, torch.Tensor) else leaf, found)
+    found, failed = None, None
+    # In training some layers want more than one sample, and a hook on a value wants a gradient to be asked for.
+    for training, recorded in ((module.training, False), (module.training, True), (False, False)):
+        with chance.restored(), torch.set_grad_enabled(recorded):
+            torch.manual_seed(SEED)
+            try:
+                found, failed = copy_of(module).train(training)(*real, **named), None
+                break
+            except Exception as error:
+                failed = failed or error
+    if failed is not None:
+        raise failed
+    return tree_map(lambda leaf: leaf.detach().to("meta") if isinstance(leaf, torch.Tensor) else leaf, found)
 
 
 def real_like(value: Any) -> Any:

@@ -8,42 +8,30 @@ that the example takes. Modules that the catalog has are left whole.
 from __future__ import annotations
 
 import builtins
-import contextlib
 import operator
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import torch
 from torch import fx, nn
 from torch.fx import _symbolic_trace
-from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from app.builder.importer.arguments import items_of, lengths_seen, opened, plain_number, tensors_seen
-from app.builder.importer.factories import Factories, sizes_seen
-from app.builder.importer.fallback import inside
-from app.builder.importer.frames import (
-    COMPILED,
-    DEPENDS,
-    RECURSIVE,
-    VALUES,
-    Apart,
-    Frame,
-    TraceError,
-    first_sentence,
-    leaf_names,
-    not_taken,
-    words_of,
-)
-from app.builder.importer.numbers_first import numbers_first
-from app.builder.importer.quick import normalised
+from app.builder.importer import chance, places, regions
+from app.builder.importer.arguments import opened, plain_number
+from app.builder.importer.calling import Modules
+from app.builder.importer.computing import Computing, by_default
+from app.builder.importer.frames import Apart, Frame, TraceError, leaf_names, none_swallowed, words_of
+from app.builder.importer.names import Names
+from app.builder.importer.places import Place
+from app.builder.importer.questions import Questions
+from app.builder.importer.refused_calls import check_call, is_in_place, method_of
 from app.builder.importer.rewritten import rewritten
-from app.builder.importer.running import alone
-from app.builder.importer.values import FACTORIES, PROXIES, Training, ValueProxy, plain_flag
+from app.builder.importer.values import FACTORIES, PROXIES, Training, ValueProxy
 from app.builder.importer.views_of import NoWayBack, Views
-from app.builder.importer.watching import counters, left_behind, patched, plain, refilled, with_hooks
+from app.builder.importer.watching import plain, refilled, watched
 
 
 class Tracer(fx.Tracer):
@@ -54,13 +42,21 @@ class Tracer(fx.Tracer):
         self.proxy_buffer_attributes = True
         self.whole, self.cancelled = whole, cancelled
         self.values: dict[fx.Node, Any] = {}
+        self.gradients = regions.Gradients(self.values)
         self.views = Views(self.values, self._written, lambda path: type(self.root.get_submodule(path)).__name__)
         self.constants: dict[fx.Node, torch.Tensor] = {}
+        self.places: dict[fx.Node, Place | None] = {}
         self.frames: list[Frame] = []
+        self.entered: dict[fx.Node, Frame] = {}
         self.apart: dict[str, Apart] = {}  # by path: what is not followed, and what stands for it
         self.loose: set[str] = set()  # layers of which others take tensors, so that the sheet around has them
+        self.accepted: set[str] = set()  # doubts that nothing helps against, so that they are told
         self.arrived: dict[str, tuple[Any, Any]] = {}  # by path: what each module was first called with
+        self.carried: dict[int, str] = {}  # tensors that an earlier call left in the model, by id
+        self._computing = Computing(lambda: self.apart, self.where)
         self._silent = 0
+        self.questions, self.modules = Questions(self), Modules(self)
+        self.report = self.questions.report
         self._thread = threading.get_ident()
 
     @property
@@ -70,99 +66,63 @@ class Tracer(fx.Tracer):
 
     # --- The model and its frames
 
-    def follow(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame:
-        """The frame of the whole model, called with meta tensors. Raises TraceError."""
-        self._paths: dict[nn.Module, list[str]] = {}
-        for name, module in model.named_modules(remove_duplicate=False):
-            self._paths.setdefault(module, []).append(name)
-        self._owned: dict[int, list[str]] = {}
-        tensors = (*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False))
-        for name, tensor in tensors:
-            self._owned.setdefault(id(tensor), []).append(name)
+    def follow(
+        self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], original: nn.Module | None = None
+    ) -> Frame:
+        """The frame of the whole model, called with meta tensors. Raises TraceError.
+
+        `model` is a copy of `original`, which functions in it may still have hold of.
+        """
         self.root, self.module_stack, self.node_name_to_scope = model, OrderedDict(), {}
-        self._before = counters(model)
+        self.original, self._computing.root = original, model
+        self.names = Names(model, original, self.carried)
         self.scope = fx.proxy.Scope("", None)
         functions = _symbolic_trace._wrapped_fns_to_patch.copy()
         methods = _symbolic_trace._wrapped_methods_to_patch.copy()
         # Functions that a library asked to leave whole are followed too, but for those that a catalog would have.
         _symbolic_trace._wrapped_fns_to_patch.clear()
+        recorded, deep = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
         try:
-            sizes = sizes_seen(lambda: self.following, self.create_proxy)
-            numbers = numbers_first(lambda: self.following, self.create_proxy)
-            lengths, typed = lengths_seen(lambda: self.following), tensors_seen(lambda: self.following)
-            factories = Factories(lambda: self.following, self.create_proxy)
-            with self._patched(), sizes, numbers, lengths, typed, torch.no_grad(), factories:
+            with none_swallowed(), torch.inference_mode(False), torch.enable_grad(), watched(self):
                 self.arrived[""] = (args, kwargs)
-                frame = self._enter(model, "", self._forward(model, ""), args, kwargs, None)[0]
-                self._check_state()
-                return frame
+                frame = self.enter(model, "", self.modules.forward(model, ""), args, kwargs, None)[0]
+                if not torch.is_grad_enabled():
+                    raise TraceError("", "", "it switches gradients off for whatever comes after it", False)
+            regions.detached(frame, self.gradients, self.values, model)
+            return frame
         except TraceError as error:
             if error.path is None and self.frames:
                 error.path = self.frames[-1].path
+            if not str(error):
+                error.args = (f"{error.path or type(model).__name__} cannot be followed: {error.why}",)
             raise
         except Exception as error:
             path = self.frames[-1].path if self.frames else ""
             why = words_of(error)
             raise TraceError(f"{path or type(model).__name__} cannot be followed: {why}", path, why) from error
         finally:
+            if not deep:
+                torch.set_grad_enabled(recorded)
             _symbolic_trace._wrapped_fns_to_patch.update(functions)
             _symbolic_trace._wrapped_methods_to_patch[:] = methods
 
-    def _patched(self) -> contextlib.AbstractContextManager[None]:
-        return patched(lambda: self.following, self._called, self._owned_tensor, self._applied, self._changed)
+    def refused(self, why: str, exportable: bool = False, doubt: str = "") -> TraceError:
+        """The error for what the module that runs does, and no drawing."""
+        error = TraceError(f"{self.where()} cannot be followed: {why}", None, why, exportable, doubt)
+        error.place = places.here()
+        return error
 
-    def _applied(self, function: type, args: Any) -> Any:
-        why = f"{function.__name__} has a backward of its own"
-        raise TraceError(f"{self._where()} cannot be followed: {why}", None, why)
+    def doubt(self, why: str, words: str) -> None:
+        """Raise TraceError for what only its own code does rightly, unless nothing helps: then it is told."""
+        if words not in self.accepted:
+            raise self.refused(why, False, words)
+        self.report.add(words)
 
-    def _changed(self, module: nn.Module, name: str) -> None:
-        path, why = self._name(self._paths.get(module)), f"it changes its {name} at every call"
-        raise TraceError(f"{path or type(module).__name__} cannot be followed: {why}", path, why)
-
-    def _forward(self, module: nn.Module, path: str) -> Callable[..., Any]:
-        """What runs when a module is called: its own code with its hooks, or what was exported of it."""
-        apart = self.apart.get(path)
-        if apart is not None and apart.replay is not None:
-            return apart.replay
-        return with_hooks(module, type(module).forward)
-
-    def _check_state(self) -> None:
-        found = left_behind(self.root, self._before, self.views.became)
-        if found is not None:
-            path, why = found
-            raise TraceError(f"{path or type(self.root).__name__} cannot be followed: {why}", path, why)
-
-    def _called(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
-        if self.cancelled():
-            raise TraceError("cancelled")
-        path = self._name(self._paths.get(module))
-        if path is None:
-            why = f"a {type(module).__name__} is made while it runs, or kept where torch does not look for modules"
-            raise TraceError(f"{self._where()} cannot be followed: {why}", None, why)
-        if any(frame.module is module for frame in self.frames):
-            raise TraceError(f"{path or type(module).__name__} cannot be followed: {RECURSIVE}", path, RECURSIVE)
-        self.arrived.setdefault(path, tree_map(self._known, (args, kwargs)))
-        apart = self.apart.get(path)
-        if apart is not None and apart.spec is not None:
-            return self.create_proxy("call_module", path, args, kwargs)
-        if path in self.loose:
-            return self._forward(module, path)(module, *args, **kwargs)
-        if apart is None and self.whole(module):
-            args = tuple(map(items_of, args)) if isinstance(module, nn.LSTMCell) else args
-            call = with_hooks(module, lambda _, *given, **named: self.create_proxy("call_module", path, given, named))
-            return call(module, *args, **kwargs)
-        if isinstance(module, torch.jit.ScriptModule) and apart is None:
-            raise TraceError(f"{path} cannot be followed: {COMPILED}", path, COMPILED)
-        forward = self._forward(module, path)
-        if not any(type(leaf) in PROXIES or isinstance(leaf, torch.Tensor) for leaf in tree_flatten((args, kwargs))[0]):
-            return forward(module, *args, **kwargs)  # nothing arrives, so it is a part of the module around it
-        return self._enter(module, path, forward, args, kwargs, self.frames[-1])[1]
-
-    def _enter(
+    def enter(
         self, module: nn.Module, path: str, forward: Any, args: Any, kwargs: Any, outer: Frame | None
     ) -> tuple[Frame, Any]:
         """Follow a submodule with a graph of its own; what comes back in the outer graph are items of the call."""
-        frame = Frame(path, module, fx.Graph())
+        frame = Frame(path, module, fx.Graph(), recorded=torch.is_grad_enabled())
         leaves, structure = tree_flatten((args, kwargs))
         names = leaf_names(module, args, kwargs)
         fresh: list[Any] = []
@@ -180,9 +140,15 @@ class Tracer(fx.Tracer):
             else:
                 fresh.append(leaf)
         given, named = tree_unflatten(fresh, structure)
+        state = chance.state()
         result = forward(module, *given, **named)
+        if by := chance.drawn_by(state, chance.state()):
+            raise TraceError("", path, f"it draws random numbers with {by} that are no call of the graph", False)
+        if regions.enabled_inside(frame, self.gradients.quiet):
+            around = next(one.path for one in reversed(self.frames) if one.recorded)
+            raise TraceError("", around, f"{path} switches gradients on where it has them switched off", False)
         frame.outputs, frame.structure = tree_flatten(plain(result))
-        known = [self._known(leaf) for leaf in frame.outputs]
+        known = [self.known(leaf) for leaf in frame.outputs]
         frame.outputs = [self._own(frame, leaf) for leaf in frame.outputs]
         changed = [(p, node) for p in frame.inputs if p in frame.outer and (node := self.latest(p)) is not p]
         extra = dict.fromkeys(node for _, node in changed if node not in frame.outputs)
@@ -194,7 +160,7 @@ class Tracer(fx.Tracer):
         self.graph = outer.graph
         call = self._call_of(frame, outer)
         self.values[call] = tuple(known)
-        outer.inner[call] = frame
+        outer.inner[call] = self.entered[call] = frame
         items = []
         for number, leaf in enumerate(frame.outputs):
             if isinstance(leaf, fx.Node):
@@ -204,6 +170,8 @@ class Tracer(fx.Tracer):
                 items.append(self.proxy(item))
             else:
                 items.append(leaf)
+        if not torch.is_grad_enabled():
+            self.gradients.quiet.update((call, *call.users))
         for placeholder, leaf in changed:  # it changed what it was given
             self.changed(self.proxy(frame.outer[placeholder]), items[frame.outputs.index(leaf)])
         frame.extra = {number: items[number].node for number in range(len(items) - len(extra), len(items))}
@@ -223,7 +191,7 @@ class Tracer(fx.Tracer):
         frame.names.append(name)
         self.values[made] = value
         if node is not None:
-            frame.outer[made] = node
+            frame.outer[made] = self.gradients.outside[made] = node
         return self.proxy(made)
 
     def _own(self, frame: Frame, leaf: Any) -> Any:
@@ -246,23 +214,32 @@ class Tracer(fx.Tracer):
         """A tensor was changed in place."""
         before, after = self._own(self.frames[-1], old), made.node
         if before is not after:
+            quiet = after in self.gradients.quiet and before not in self.gradients.quiet
+            if quiet and self.gradients.learns(before, self.root):
+                raise self.refused("it changes a value in place where gradients are switched off")
             self._told(lambda: self.views.change(before, after))
 
     def _told(self, asked: Callable[[], Any]) -> Any:
         try:
             return asked()
         except NoWayBack as error:
-            raise TraceError(f"{self._where()} cannot be followed: {error}", None, str(error)) from error
+            raise self.refused(str(error), True) from error
 
     def _written(self, kind: str, target: Any, args: tuple[Any, ...]) -> fx.Node:
         made: fx.Node = self.create_proxy(kind, target, fx.map_arg(args, lambda one: self.proxy(one)), {}).node  # type: ignore[arg-type,return-value]
         return made
 
-    def _known(self, leaf: Any) -> Any:
+    def known(self, leaf: Any) -> Any:
         return self.values[self.latest(leaf.node)] if type(leaf) in PROXIES else leaf
 
-    def _owned_tensor(self, value: torch.Tensor) -> Any:
-        path, frame = self._name(self._owned.get(id(value))), self.frames[-1]
+    def is_held(self, value: Any) -> bool:
+        """Whether a tensor is a value of the graph: one of the model's, or left in it by an earlier call."""
+        return self.names.has(value)
+
+    def held_tensor(self, value: torch.Tensor) -> Any:
+        """The value of the graph that a tensor is; any other tensor as it is."""
+        frame = self.frames[-1]
+        path = self.names.of_tensor(value, frame.path)
         if path is None:
             return value
         for node in frame.graph.nodes:
@@ -271,12 +248,6 @@ class Tracer(fx.Tracer):
         node = frame.graph.create_node("get_attr", path)
         self.values[node] = value
         return self.proxy(node)
-
-    def _name(self, names: list[str] | None) -> str | None:
-        """Of several names of one module or tensor the one that it has in the module that runs, else the first."""
-        if not names or len(names) == 1:
-            return names[0] if names else None
-        return next((name for name in names if inside(name, self.frames[-1].path)), names[0])
 
     # --- What fx asks
 
@@ -289,7 +260,7 @@ class Tracer(fx.Tracer):
         if isinstance(a, Training | torch.dtype | torch.device) or a is None or a is Ellipsis:
             return a
         if isinstance(a, torch.Tensor):
-            return self._constant(a)
+            return self.create_arg(self.held_tensor(a)) if self.is_held(a) else self._constant(a)
         if isinstance(a, tuple | list):
             return type(a)(map(self.create_arg, a)) if type(a) in (tuple, list) else tuple(map(self.create_arg, a))
         if isinstance(a, dict):
@@ -300,24 +271,42 @@ class Tracer(fx.Tracer):
 
     def _constant(self, value: torch.Tensor) -> fx.Node:
         """A tensor that is neither parameter nor buffer: made in `forward` or kept as a plain attribute."""
+        if value.requires_grad:
+            raise self.refused("it takes a tensor that learns and is no parameter of the model")
         node = self.frames[-1].graph.create_node("get_attr", f"constant_{id(value)}")
         self.values[node] = value.to("meta")
-        self.constants[node] = value
+        self.constants[node] = value.detach().clone()  # it may be changed later, and is this here
         return node
 
     def create_proxy(
         self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *_: Any, **__: Any
     ) -> Any:
+        target = method_of(target) if kind == "call_method" else target
+        check_call(self, kind, target, args, kwargs)
         made = rewritten(kind, target, args, kwargs)
-        if made is not None:
-            return made
+        if made is None:
+            made = self._call(kind, target, args, kwargs)
+        if is_in_place(kind, target):  # it is read anew from now on
+            args[0].changed(made)
+        return made
+
+    def _call(self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if kind == "call_function" and target in FACTORIES:
             self._near()
         given, named = self.create_arg(opened(kind, target, args)), self.create_arg(kwargs)
         node = self.frames[-1].graph.create_node(kind, target, given, named)
-        arriving = [one for one in node.all_input_nodes if isinstance(self.values[one], torch.Tensor)]
+        self.places[node] = places.here()
+        taken = node.all_input_nodes
+        arriving = [one for one in taken if isinstance(self.values[one], torch.Tensor)]
         before = [self.values[one]._version for one in arriving]
         self.values[node] = self._computed(kind, target, given, named)
+        if (dtype := by_default(node, self.values)) is not None:
+            if target not in FACTORIES:
+                raise self.refused(f"it computes in {dtype}, which is made torch's default where the model is")
+            node.kwargs = {**node.kwargs, "dtype": dtype}
+        part = target is operator.getitem and isinstance(self.values[taken[0]], tuple | list) if taken else False
+        if not torch.is_grad_enabled() or (part and taken[0] in self.gradients.quiet):
+            self.gradients.quiet.add(node)
         moved = [one for one, version in zip(arriving, before, strict=True) if self.values[one]._version != version]
         if not moved:
             self.views.note(node)
@@ -330,7 +319,7 @@ class Tracer(fx.Tracer):
         for one in moved:
             if self.values[node] is self.values[one]:
                 self.views.in_place[node] = one
-                self._told(partial(self.views.change, one, node))
+                self.changed(self.proxy(one), self.proxy(node))
 
     def _near(self) -> None:
         """Let a module that takes no tensor have one from outside, to make others where that one is."""
@@ -350,42 +339,37 @@ class Tracer(fx.Tracer):
 
     def _computed(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
         """The value of a call, found by making it."""
-        args, kwargs = tree_map(plain_flag, fx.map_arg((args, kwargs), lambda node: self.values[node]))
+        return self.silently(kind, target, *fx.map_arg((args, kwargs), lambda node: self.values[node]))
+
+    def silently(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
+        """The value of a call of values, which is not written down."""
+        return self.unseen(lambda: self._computing.made(kind, target, args, kwargs))
+
+    def unseen(self, run: Callable[[], Any]) -> Any:
+        """What a function of ours gives, of whose calls nothing is written down."""
         self._silent += 1
         try:
-            if kind == "call_module":
-                return self._layer(target, args, kwargs)
-            if target in FACTORIES:
-                kwargs = {**kwargs, "device": "meta"}
-            if kind == "call_method":
-                return getattr(args[0], target)(*args[1:], **kwargs)
-            return target(*args, **kwargs)
-        except NotImplementedError as error:  # a size that only values can tell; meta tensors have none
-            raise TraceError(f"{self._where()} {DEPENDS} ({first_sentence(error)})", None, VALUES) from error
+            return run()
         finally:
             self._silent -= 1
 
-    def _where(self) -> str:
+    def where(self) -> str:
+        """The module that runs, in words."""
         return self.frames[-1].path or type(self.frames[-1].module).__name__
 
-    def _layer(self, path: str, args: Any, kwargs: Any) -> Any:
-        module, apart = self.root.get_submodule(path), self.apart.get(path)
-        try:
-            if apart is not None:
-                return alone(module, apart.real, args, kwargs)
-            found = normalised(module, args, kwargs)
-            return module(*args, **kwargs) if found is None else found
-        except Exception as error:  # torch's words, and whose they are
-            raise TraceError(f"{not_taken(path, module, (args, kwargs))}: {error}") from error
+    # --- What Python asks of a value
 
     def to_bool(self, obj: fx.Proxy) -> bool:
-        value = self.values[obj.node]
-        if isinstance(value, torch.Tensor):
-            raise TraceError(f"{self._where()} {DEPENDS} (a branch asks a tensor)", None, VALUES)
-        return bool(value)
+        return self.questions.truth(obj.node)
+
+    def number(self, node: fx.Node, value: Any) -> Any:
+        return self.questions.number(node, value)
 
     def iter(self, obj: Any) -> Iterator[Any]:
-        return builtins.iter([obj[number] for number in range(len(self.values[obj.node]))])
+        value = self.values[obj.node]
+        if isinstance(value, torch.Tensor):
+            self.number(obj.size(0).node, len(value))
+        return builtins.iter([obj[number] for number in range(len(value))])
 
     def keys(self, obj: fx.Proxy) -> Any:
         raise TraceError(f"{self.frames[-1].path}: ** of a value that is computed")

@@ -21,21 +21,66 @@ def set_item(tensor: torch.Tensor, index: Any, value: Any) -> torch.Tensor:
     return changed
 
 
-class Training(int):
-    """`self.training` while tracing: true or false for a branch, and known again where it is handed on.
+class Training:
+    """`self.training` while tracing: true or false where it is asked for, and known again where it is handed on.
 
-    `asked` becomes true when a branch depends on it, so that the other mode is another graph.
+    `asked` becomes true when something depends on it, so that the other mode is another graph. It is no number, for
+    Python would read one without a word: `(a, b)[self.training]`.
     """
 
-    asked: list[bool]
+    def __init__(self, on: bool) -> None:
+        self.on, self.asked = on, False
 
     def __bool__(self) -> bool:
-        self.asked[:] = [True]
-        return int(self) != 0
+        self.asked = True
+        return self.on
+
+    def __int__(self) -> int:
+        return int(bool(self))
+
+    __index__ = __int__
+
+    def __float__(self) -> float:
+        return float(bool(self))
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self) == (bool(other) if type(other) is Training else other)
+
+    def __hash__(self) -> int:
+        return hash(bool(self))
+
+    def __str__(self) -> str:
+        return str(bool(self))
+
+    def __format__(self, form: str) -> str:
+        return format(bool(self), form)
+
+    def __repr__(self) -> str:  # for whoever looks, and it decides nothing
+        return f"Training({self.on})"
+
+
+def _of_the_mode(name: str) -> Callable[..., Any]:
+    sign = getattr(operator, f"__{name.removeprefix('r')}__")
+
+    def operated(self: Training, *others: Any) -> Any:
+        given = [bool(other) if type(other) is Training else other for other in (self, *others)]
+        return sign(*(given[::-1] if name.startswith("r") else given))
+
+    return operated
+
+
+for _sign in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor"):
+    for _name in (_sign, f"r{_sign}"):
+        setattr(Training, f"__{_name}__", _of_the_mode(_name))
+for _name in ("lt", "le", "gt", "ge", "neg", "pos", "abs", "invert"):
+    setattr(Training, f"__{_name}__", _of_the_mode(_name))
 
 
 def plain_flag(value: Any) -> Any:
-    return int(value) != 0 if type(value) is Training else value
+    return value.on if type(value) is Training else value
+
+
+_ITS_OWN = frozenset({"tracer", "node", "root", "attr", "_made"})
 
 
 class ValueProxy(fx.Proxy):
@@ -52,7 +97,17 @@ class ValueProxy(fx.Proxy):
         return torch.Tensor if isinstance(self.known, torch.Tensor) else ValueProxy
 
     def __getattr__(self, name: str) -> Any:
+        if not hasattr(type(self.known), name):
+            raise AttributeError(f"{type(self.known).__name__!r} object has no attribute {name!r}")
         return Attribute(self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _ITS_OWN:
+            raise self.tracer.refused(f"it sets {name} of a tensor")
+        object.__setattr__(self, name, value)
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        return self.tracer.number(self.node, self.known)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         tracer, now = self.tracer, self.tracer.latest(self.node)
@@ -78,22 +133,42 @@ class ValueProxy(fx.Proxy):
     def __itruediv__(self, other: Any) -> Any:
         return self._in_place(self / other)
 
+    def __ifloordiv__(self, other: Any) -> Any:
+        return self._in_place(self // other)
+
+    def __imod__(self, other: Any) -> Any:
+        return self._in_place(self % other)
+
+    def __ipow__(self, other: Any) -> Any:
+        return self._in_place(self**other)
+
+    def __iand__(self, other: Any) -> Any:
+        return self._in_place(self & other)
+
+    def __ior__(self, other: Any) -> Any:
+        return self._in_place(self | other)
+
+    def __ixor__(self, other: Any) -> Any:
+        return self._in_place(self ^ other)
+
     def _in_place(self, made: Any) -> Any:
         if isinstance(self.known, torch.Tensor):
             self.changed(made)
         return made
 
     def __len__(self) -> int:
+        if isinstance(self.known, torch.Tensor):
+            return int(self.tracer.number(self.size(0).node, len(self.known)))
         return len(self.known)
 
     def __index__(self) -> int:
-        return operator.index(self.known)
+        return operator.index(self.tracer.number(self.node, self.known))
 
     def __int__(self) -> int:
-        return int(self.known)
+        return int(self.tracer.number(self.node, self.known))
 
     def __float__(self) -> float:
-        return float(self.known)
+        return float(self.tracer.number(self.node, self.known))
 
 
 class Attribute(ValueProxy):
@@ -110,10 +185,7 @@ class Attribute(ValueProxy):
         return self._made
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        made = self.tracer.create_proxy("call_method", self.attr, (self.root, *args), kwargs)
-        if self.attr.endswith("_") and not self.attr.endswith("__"):  # changed in place, and read anew from now on
-            self.root.changed(made)
-        return made
+        return self.tracer.create_proxy("call_method", self.attr, (self.root, *args), kwargs)
 
 
 PROXIES = (ValueProxy, Attribute)
@@ -133,12 +205,14 @@ def float_fact(tensor: torch.Tensor, fact: str) -> float:
 
 
 # Tensors made of sizes alone are part of the graph, wherever the sizes come from.
-FACTORIES = frozenset({torch.arange, torch.zeros, torch.ones, torch.full, torch.linspace, torch.eye, torch.empty})
+FACTORIES = frozenset({
+    torch.arange, torch.zeros, torch.ones, torch.full, torch.linspace, torch.eye, torch.rand, torch.randn,
+    torch.randint, torch.randperm, torch.empty,
+})  # fmt: skip
 
 
-def on_meta(model: nn.Module, training: bool, whole: Callable[[nn.Module], bool]) -> tuple[nn.Module, Training]:
-    """A copy of a model on meta tensors, made without copying a value; `training` of every module that is entered is
-    the value that comes with it."""
+def on_meta(model: nn.Module) -> nn.Module:
+    """A copy of a model on meta tensors, made without copying a value."""
     known: dict[int, Any] = {
         id(value): torch.empty_like(value, device="meta")
         for module in model.modules() for value in module.__dict__.values()
@@ -147,14 +221,4 @@ def on_meta(model: nn.Module, training: bool, whole: Callable[[nn.Module], bool]
     for tensor in (*model.parameters(), *model.buffers()):
         empty = torch.empty_like(tensor, device="meta")
         known[id(tensor)] = nn.Parameter(empty, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else empty
-    copied = copy.deepcopy(model, known)
-    copied.train(training)
-    flag = Training(training)
-    flag.asked = []
-    todo = [copied]
-    while todo:
-        module = todo.pop()
-        if not whole(module):
-            module.__dict__["training"] = flag
-            todo.extend(module.children())
-    return copied, flag
+    return copy.deepcopy(model, known)

@@ -6,60 +6,102 @@ import contextlib
 import copy
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import fx, nn
+from torch import nn
+from torch.utils import checkpoint
 
+from app.builder.importer import chance, regions
+from app.builder.importer.arguments import lengths_seen, tensors_seen
+from app.builder.importer.factories import sizes_seen
+from app.builder.importer.numbers_first import numbers_first
+from app.builder.importer.outside import Outside
 from app.builder.importer.values import PROXIES
-from app.builder.ops import COUNTED
+
+if TYPE_CHECKING:
+    from app.builder.importer.tracing import Tracer
 
 
 @contextlib.contextmanager
-def patched(
-    following: Callable[[], bool],
-    called: Callable[[nn.Module, Any, Any], Any],
-    owned: Callable[[torch.Tensor], Any],
-    applied: Callable[[type, Any], Any],
-    changed: Callable[[nn.Module, str], Any],
-) -> Iterator[None]:
-    """While `following`, calls of modules, tensors read off modules and set on them, and calls of a Function come here
-    first."""
+def watched(tracer: Tracer) -> Iterator[None]:
+    """While a tracer follows a model, it hears of what is called and asked that is no call of a tensor."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_modules(tracer))
+        stack.enter_context(_functions(tracer))
+        stack.enter_context(sizes_seen(lambda: tracer.following, tracer.create_proxy))
+        stack.enter_context(lengths_seen(lambda: tracer.following))
+        stack.enter_context(tensors_seen(lambda: tracer.following))
+        stack.enter_context(numbers_first(lambda: tracer.following, tracer.create_proxy))
+        stack.enter_context(regions.watched(tracer))
+        stack.enter_context(chance.watched(tracer))
+        stack.enter_context(Outside(tracer))
+        yield
+
+
+@contextlib.contextmanager
+def _modules(tracer: Tracer) -> Iterator[None]:
+    """Calls of modules, tensors read off modules and set on them come to the tracer first."""
     call, read, write = nn.Module.__call__, nn.Module.__getattr__, nn.Module.__setattr__
-    apply = torch.autograd.Function.__dict__["apply"]
 
     def calling(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        return called(module, args, kwargs) if following() else call(module, *args, **kwargs)
+        return tracer.modules.called(module, args, kwargs) if tracer.following else call(module, *args, **kwargs)
 
     def attribute(module: nn.Module, name: str) -> Any:
         value = read(module, name)
-        return owned(value) if following() and isinstance(value, torch.Tensor) else value
-
-    def applying(function: type, *args: Any, **kwargs: Any) -> Any:
-        if following():
-            return applied(function, args)
-        return apply.__get__(None, function)(*args, **kwargs)
+        return tracer.held_tensor(value) if tracer.following and isinstance(value, torch.Tensor) else value
 
     def setting(module: nn.Module, name: str, value: Any) -> None:
-        if type(value) not in PROXIES:
-            write(module, name, value)
-        elif name in module._buffers or name in module._parameters:
-            changed(module, name)
-        else:
+        if tracer.following and (name in module._buffers or name in module._parameters):
+            tracer.modules.state_set(module, name)
+        elif type(value) in PROXIES:
             module.__dict__[name] = value
+        else:
+            write(module, name, value)
 
     nn.Module.__call__, nn.Module.__getattr__ = calling, attribute  # type: ignore[method-assign]
     nn.Module.__setattr__ = setting  # type: ignore[method-assign,assignment]
-    torch.autograd.Function.apply = classmethod(applying)  # type: ignore[method-assign,assignment]
     try:
         yield
     finally:
         nn.Module.__call__, nn.Module.__getattr__ = call, read  # type: ignore[method-assign]
         nn.Module.__setattr__ = write  # type: ignore[method-assign]
-        torch.autograd.Function.apply = apply  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def _functions(tracer: Tracer) -> Iterator[None]:
+    """Calls of a Function come to the tracer, also by an `apply` that was looked up before, and a checkpoint is what it
+    runs."""
+    function, utils = torch.autograd.function._SingleLevelFunction, torch._functorch.utils
+    unwrap, generator = utils.unwrap_dead_wrappers, checkpoint._checkpoint_without_reentrant_generator
+    apply = torch._C._FunctionBase.__dict__["apply"]
+
+    def applying(kind: type, *args: Any, **kwargs: Any) -> Any:
+        return tracer.modules.applied(kind, args) if tracer.following else apply.__get__(None, kind)(*args, **kwargs)
+
+    def unwrapped(args: tuple[Any, ...]) -> tuple[Any, ...]:
+        return args if any(type(arg) in PROXIES for arg in args) else unwrap(args)
+
+    def once(*args: Any, **kwargs: Any) -> Iterator[None]:
+        if not tracer.following:
+            yield from generator(*args, **kwargs)
+            return
+        tracer.modules.begin_checkpoint()
+        yield
+        tracer.modules.checkpoints -= 1
+
+    function.apply = classmethod(applying)  # type: ignore[attr-defined]
+    utils.unwrap_dead_wrappers, checkpoint._checkpoint_without_reentrant_generator = unwrapped, once
+    try:
+        yield
+    finally:
+        del function.apply  # type: ignore[attr-defined]
+        utils.unwrap_dead_wrappers, checkpoint._checkpoint_without_reentrant_generator = unwrap, generator
 
 
 # --- Hooks
+
+_KINDS = ("forward", "forward_pre", "backward", "backward_pre")
 
 
 def with_hooks(module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
@@ -87,50 +129,16 @@ def with_hooks(module: nn.Module, forward: Callable[..., Any]) -> Callable[..., 
 
 def gradient_hooks(model: nn.Module) -> Iterator[tuple[str, str]]:
     """Submodules whose gradients a hook may change, and the reason in words; innermost first."""
+    if any(getattr(nn.modules.module, f"_global_{kind}_hooks") for kind in _KINDS):
+        yield "", "torch has a hook on all modules"
     for path, module in reversed(list(model.named_modules())):
         if module._backward_hooks or module._backward_pre_hooks:
             yield path, "it has a hook on its gradients, and a drawing has none"
         for name, parameter in module._parameters.items():
             if parameter is not None and getattr(parameter, "_backward_hooks", None):
                 yield path, f"{name} has a hook on its gradient, and a drawing has none"
-
-
-# --- State
-
-
-Facts = dict[tuple[str, str], Any]
-
-
-def counters(model: nn.Module) -> Facts:
-    """Numbers that modules keep in attributes."""
-    return {
-        (path, name): value
-        for path, module in model.named_modules()
-        for name, value in module.__dict__.items() if type(value) in (int, float)
-    }  # fmt: skip
-
-
-def left_behind(model: nn.Module, before: Facts, became: dict[fx.Node, fx.Node]) -> tuple[str, str] | None:
-    """The submodule that another call would find changed, and the reason in words; None if there is none."""
-    buffers = {id(node): path for node in became if (path := _buffer(model, node))}
-    for path in buffers.values():
-        owner, _, name = path.rpartition(".")
-        if name != COUNTED:  # a normalization in the drawing counts too
-            return owner, f"it changes its buffer {name} at every call"
-    for place, value in counters(model).items():
-        if before.get(place, value) != value:
-            return place[0], f"it changes its {place[1]} at every call"
-    return None
-
-
-def _buffer(model: nn.Module, node: fx.Node) -> str:
-    if node.op != "get_attr":
-        return ""
-    owner, _, name = str(node.target).rpartition(".")
-    try:
-        return str(node.target) if name in model.get_submodule(owner)._buffers else ""
-    except AttributeError:
-        return ""
+            elif parameter is not None and getattr(parameter, "_post_accumulate_grad_hooks", None):
+                yield path, f"{name} has a hook on its gradient, and a drawing has none"
 
 
 # --- Results

@@ -195,7 +195,7 @@ class ImportDialog(WorkingDialog):
             self._open_it(answer, wanted)
 
     def _show_result(self, project: Project, found: tuple[str, ...]) -> None:
-        """The last page: what of the model is not drawn call by call, before it is opened."""
+        """The last page: what of the model is not drawn call by call, and what holds for its example alone."""
         for part in self.form:
             part.hide()
         self.result, self._read = ResultPage(found), project

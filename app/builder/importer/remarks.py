@@ -1,0 +1,130 @@
+"""What is to be said of an import beside the parts that were not followed: where the drawing holds for its example."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Collection, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from torch import fx, nn
+
+from app.builder.importer.places import Place
+
+_MOST = 4  # lines of one function that are named
+
+
+class Report:
+    """Remarks of one import, each once, in the order in which they came up."""
+
+    def __init__(self) -> None:
+        self._loops: dict[Place, int] = {}
+        self._sizes: dict[tuple[str, str], list[int]] = {}
+        self._others: dict[str, None] = {}
+
+    def add(self, words: str) -> None:
+        self._others.setdefault(words)
+
+    def number(self, place: Place | None, value: int | float | bool) -> None:
+        """A number that is made of sizes decided something in Python, which a drawing does not ask again."""
+        if place is None or (isinstance(value, bool) and is_check(place)):
+            return
+        if loops_at(place):
+            known = self._loops.get(place, 0)
+            self._loops[place] = known + value if isinstance(value, bool) else max(known, int(value))
+        else:
+            lines = self._sizes.setdefault((place.file, place.function), [])
+            if place.line not in lines:
+                lines.append(place.line)
+
+    def told(self, given: str) -> tuple[str, ...]:
+        """All of them, a sentence each; `given` are the shapes of the example."""
+        loops = (f"Loop over {count} steps ({place}) was unrolled: the drawing takes {count} steps only."
+                 for place, count in self._loops.items() if count > 1)  # fmt: skip
+        return (*loops, *self._told_sizes(given), *self._others)
+
+    def _told_sizes(self, given: str) -> Iterator[str]:
+        for (file, function), lines in self._sizes.items():
+            named = ", ".join(map(str, sorted(lines)[:_MOST])) + (" and more" if len(lines) > _MOST else "")
+            where = f"{function}, line{'s' if len(lines) > 1 else ''} {named} of {Path(file).name}"
+            yield f"A decision on sizes ({where}) was taken as for {given}: other sizes may take another way."
+
+
+def of_arguments(model: nn.Module, args: Collection[Any], kwargs: Collection[str]) -> Iterator[str]:
+    """What `forward` could be given and was not."""
+    try:
+        known = list(inspect.signature(model.forward).parameters.values())
+    except (TypeError, ValueError):
+        return
+    left = [one for number, one in enumerate(known) if one.default is not one.empty and one.name not in kwargs
+            and (number >= len(args) or one.kind is one.KEYWORD_ONLY)]  # fmt: skip
+    if left:
+        told = ", ".join(f"{one.name}={one.default!r:.30}" for one in left)
+        yield f"{type(model).__name__}.forward was followed with {told}: the drawing has no such inputs."
+
+
+def of_results(model: nn.Module, outputs: Collection[Any], changed: Collection[str]) -> Iterator[str]:
+    """What `forward` gives back or changes that no output of a drawing is."""
+    plain = [repr(leaf)[:30] for leaf in outputs if not isinstance(leaf, fx.Node)]
+    if plain and len(plain) < len(outputs):
+        told = ", ".join(plain)
+        yield f"{type(model).__name__}.forward gives {told} beside its tensors: the drawing gives the tensors alone."
+    if changed:
+        told = " and ".join(changed)
+        yield f"{type(model).__name__}.forward changes {told} in place: the drawing leaves what it is given as it is."
+
+
+@cache
+def _tree(file: str) -> ast.Module | None:
+    try:
+        return ast.parse(Path(file).read_text("utf-8"))
+    except (OSError, SyntaxError, ValueError):
+        return None
+
+
+def _at(place: Place) -> Iterator[ast.AST]:
+    """What the text of a file has on a line."""
+    tree = _tree(place.file)
+    for node in ast.walk(tree) if tree is not None else ():
+        if getattr(node, "lineno", place.line + 1) <= place.line <= (getattr(node, "end_lineno", None) or 0):
+            yield node
+
+
+def _within(node: ast.expr, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+@cache
+def loops_at(place: Place) -> bool:
+    """Whether a loop is told on a line how often it runs."""
+    for node in _at(place):
+        if isinstance(node, ast.For) and _within(node.iter, place.line):
+            return True
+        if isinstance(node, ast.While) and _within(node.test, place.line):
+            return True
+        if isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) and any(
+            _within(one.iter, place.line) for one in node.generators
+        ):
+            return True
+    return False
+
+
+@cache
+def is_check(place: Place) -> bool:
+    """Whether what is decided on a line is no more than whether to raise an error."""
+    for node in _at(place):
+        if isinstance(node, ast.Assert) and _within(node.test, place.line):
+            return True
+        if isinstance(node, ast.If) and _within(node.test, place.line):
+            return not node.orelse and all(map(_only_tells, node.body))
+    return False
+
+
+def _only_tells(node: ast.stmt) -> bool:
+    """Whether a statement raises, or warns."""
+    if isinstance(node, ast.Raise):
+        return True
+    called = node.value.func if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
+    return getattr(called, "attr", getattr(called, "id", "")) in ("warn", "warning", "print", "info", "debug")
