@@ -113,9 +113,10 @@ def verdict_of(line: str, folder: Path) -> Verdict:
 def _runs_in(net: nn.Module, inputs: tuple[ModelInput, ...]) -> torch.dtype:
     """Double precision where the line runs in it; some make a tensor of float32 and multiply it with another."""
     try:
-        _run(net, _arguments(inputs, BATCH, torch.float64), False)
+        _run(net, _arguments(inputs, BATCH, torch.float64), False, torch.float64)
     except RuntimeError:
-        _run(net, _arguments(inputs, BATCH, torch.float32), False)  # a line that does not run is a mistake of the list
+        # A line that does not run in this one either is a mistake of the list.
+        _run(net, _arguments(inputs, BATCH, torch.float32), False, torch.float32)
         return torch.float32
     return torch.float64
 
@@ -126,9 +127,9 @@ def compared(ours: nn.Module, theirs: nn.Module, inputs: tuple[ModelInput, ...],
     for batch in (BATCH, OTHER):
         for training in (False, True):
             given = _arguments(inputs, batch, dtype)
-            wanted = _run(theirs, given, training)
+            wanted = _run(theirs, given, training, dtype)
             try:
-                found = _run(ours, given, training)
+                found = _run(ours, given, training, dtype)
             except Exception as error:  # it says what differs
                 return f"batch {batch}: {type(error).__name__}: {error}"
             if found.keys() != wanted.keys():
@@ -147,9 +148,9 @@ def _arguments(inputs: tuple[ModelInput, ...], batch: int, dtype: torch.dtype) -
     )  # fmt: skip
 
 
-def _run(net: nn.Module, given: tuple[Tensor, ...], training: bool) -> dict[str, Tensor]:
+def _run(net: nn.Module, given: tuple[Tensor, ...], training: bool, dtype: torch.dtype) -> dict[str, Tensor]:
     """Outputs and gradients by name."""
-    net.to(next((one.dtype for one in given if one.is_floating_point()), torch.float64)).train(training)
+    net.to(dtype).train(training)
     given = tuple(one.clone().requires_grad_(one.is_floating_point()) for one in given)
     net.zero_grad()
     torch.manual_seed(3)
