@@ -192,13 +192,13 @@ KEPT = {
     "Ema": "self.ema changes at every call",
     "EmaByCopy": "self.ema changes at every call",
     "EmaByData": "it sets data of a tensor",
-    "EmaByAssignment": "self.ema changes at every call",
+    "EmaByAssignment": "it changes self.ema at every call",
     "EmaByOut": "it writes into a tensor that is given as out",
     "EmaInTheDict": "self.ema changes at every call",
-    "CountsCalls": "self.calls changes at every call",
+    "CountsCalls": "it changes self.calls at every call",
     "RegistersInForward": "its buffers and modules change when it is called",
     "Projected": "fc.weight changes at every call",
-    "ReplacedParameter": "self.scale changes at every call",
+    "ReplacedParameter": "it changes self.scale at every call",
     "PlainTensorInPlace": "self.scale changes at every call",
     "WritesIntoAConstant": "it writes into a tensor that is no value of the graph",
     "WritesIntoATable": "the global TABLE changes at every call",
@@ -216,7 +216,6 @@ KEPT = {
     "OverSamples": "what it does depends on the number of samples",
     "OverSampleNumbers": "what it does depends on the number of samples",
     "DividesByBatch": "what it does depends on the number of samples",
-    "ByNumbers": "of whole numbers is not among the ops",
 }  # fmt: skip
 # What is kept outside of the model two nets of one process do not have in common with their sources.
 ELSEWHERE = {"GlobalCounter", "ClassCounter", "GlobalList", "WritesIntoATable"}

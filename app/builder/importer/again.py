@@ -11,6 +11,8 @@ from torch import fx
 
 from app.builder.importer.frames import Frame
 
+# What takes of a tensor no more than its sizes, its dtype and where it lies.
+_OF_ITS_KIND = frozenset("size dim zeros_like ones_like full_like empty_like new_zeros new_ones new_full".split())
 _CHANCE = frozenset("rand randn randint randperm rand_like randn_like dropout normal bernoulli".split())
 
 
@@ -67,7 +69,7 @@ def hangs_on(node: fx.Node, values: Mapping[fx.Node, Any], outside: Mapping[fx.N
         if one.target is getattr and one.args[1] in ("shape", "dtype", "device"):
             continue
         name = one.target if isinstance(one.target, str) else getattr(one.target, "__name__", "")
-        if name in ("size", "dim") or isinstance(values[one], torch.Size):
+        if name in _OF_ITS_KIND or isinstance(values[one], torch.Size):
             continue
         if name.rstrip("_") in _CHANCE:
             return "random numbers"
@@ -77,5 +79,6 @@ def hangs_on(node: fx.Node, values: Mapping[fx.Node, Any], outside: Mapping[fx.N
             return "its parameters"
         if one.op == "call_module":
             return "its parameters"
-        todo += [outside[one]] if one in outside else one.all_input_nodes
+        taken = one.all_input_nodes[:1] if name == "type_as" else one.all_input_nodes
+        todo += [outside[one]] if one in outside else taken
     return ""

@@ -80,7 +80,9 @@ def _of_numpy(value: Any) -> bool:
 def _facts(path: str, name: str, value: Any, above: set[int], depth: int) -> Facts:
     where = path, name
     if type(value) in PROXIES:
-        return {where: KEPT if isinstance(value.known, torch.Tensor) else value.known}
+        if not isinstance(value.known, torch.Tensor):
+            return {where: value.known}
+        return {where: KEPT, (path, f"{name} (changed in place)"): 0}  # as the plain one that is put in its place
     if isinstance(value, torch.Tensor):
         return {where: KEPT, (path, f"{name} (changed in place)"): 0 if value.is_inference() else value._version}
     if type(value) is Training:

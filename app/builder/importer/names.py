@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -24,19 +25,25 @@ class Names:
             self._paths.setdefault(module, []).append(name)
         self._own(model)
         self._twins: dict[nn.Module, nn.Module] = {}
+        self._copies: dict[int, torch.Tensor] = {}
         if original is not None:
             self._own(original)
             there = dict(model.named_modules(remove_duplicate=False))
             self._twins = {one: there[name] for name, one in original.named_modules(remove_duplicate=False)}
+            mine = dict(_tensors(model))
+            self._copies = {id(one): mine[name] for name, one in _tensors(original)}
 
     def _own(self, model: nn.Module) -> None:
-        tensors = (*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False))
-        for name, tensor in tensors:
+        for name, tensor in _tensors(model):
             self._owned.setdefault(id(tensor), []).append(name)
 
     def in_the_copy(self, module: nn.Module) -> nn.Module:
         """The module that one of the original is in the copy; any other as it is."""
         return self._twins.get(module, module)
+
+    def copy_of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor that one of the original is in the copy; any other as it is."""
+        return self._copies.get(id(tensor), tensor)
 
     def of_module(self, module: nn.Module, running: str) -> str | None:
         """Of several paths of a module the one that it has in the module that runs, else the first; None without."""
@@ -49,6 +56,11 @@ class Names:
     def has(self, value: Any) -> bool:
         """Whether a tensor is one of the model's, or was left in it by an earlier call."""
         return id(value) in self._owned or id(value) in self._carried
+
+
+def _tensors(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from model.named_parameters(remove_duplicate=False)
+    yield from model.named_buffers(remove_duplicate=False)
 
 
 def _nearest(names: list[str] | None, running: str) -> str | None:

@@ -86,8 +86,6 @@ class Tracer(fx.Tracer):
             with none_swallowed(), torch.inference_mode(False), torch.enable_grad(), watched(self):
                 self.arrived[""] = (args, kwargs)
                 frame = self.enter(model, "", self.modules.forward(model, ""), args, kwargs, None)[0]
-                if not torch.is_grad_enabled():
-                    raise TraceError("", "", "it switches gradients off for whatever comes after it", False)
             regions.detached(frame, self.gradients, self.values, model)
             return frame
         except TraceError as error:
@@ -144,6 +142,8 @@ class Tracer(fx.Tracer):
         result = forward(module, *given, **named)
         if by := chance.drawn_by(state, chance.state()):
             raise TraceError("", path, f"it draws random numbers with {by} that are no call of the graph", False)
+        if frame.recorded and not torch.is_grad_enabled():
+            raise TraceError("", path, "it switches gradients off for whatever comes after it", False)
         if regions.enabled_inside(frame, self.gradients.quiet):
             around = next(one.path for one in reversed(self.frames) if one.recorded)
             raise TraceError("", around, f"{path} switches gradients on where it has them switched off", False)
@@ -215,7 +215,7 @@ class Tracer(fx.Tracer):
         before, after = self._own(self.frames[-1], old), made.node
         if before is not after:
             quiet = after in self.gradients.quiet and before not in self.gradients.quiet
-            if quiet and self.gradients.learns(before, self.root):
+            if quiet and before.op != "get_attr" and self.gradients.learns(before, self.root):
                 raise self.refused("it changes a value in place where gradients are switched off")
             self._told(lambda: self.views.change(before, after))
 
@@ -246,7 +246,7 @@ class Tracer(fx.Tracer):
             if node.op == "get_attr" and node.target == path:
                 return self.proxy(node)
         node = frame.graph.create_node("get_attr", path)
-        self.values[node] = value
+        self.values[node] = self.names.copy_of(value)
         return self.proxy(node)
 
     # --- What fx asks
