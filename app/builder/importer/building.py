@@ -14,7 +14,7 @@ from app.builder.arrange import arrange
 from app.builder.blocks import Block, Blocks
 from app.builder.catalog import Catalog
 from app.builder.graph import Graph
-from app.builder.importer import remarks
+from app.builder.importer import chance, remarks
 from app.builder.importer.binding import Unbound
 from app.builder.importer.drafting import Drafter
 from app.builder.importer.drafts import Draft, DraftError
@@ -111,7 +111,8 @@ class _Drawing:
         if not key.startswith("nn.Transformer"):
             return True
         try:
-            described(module, self.catalog)
+            with chance.restored():  # it is made anew, and its weights are drawn
+                described(module, self.catalog)
         except Unbound:
             return False
         return True

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.utils._device import _device_constructors
 
 from app.builder.importer.values import FACTORIES
 
@@ -25,6 +26,7 @@ def sizes_seen(following: Callable[[], bool], made: Callable[..., Any]) -> Itera
 
         return called
 
+    _device_constructors()  # torch keeps what it finds at the first time: the functions, not what stands in for them
     for name, function in names.items():
         setattr(torch, name, instead(function))
     try:

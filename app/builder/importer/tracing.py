@@ -40,7 +40,7 @@ class Tracer(fx.Tracer):
     def __init__(self, whole: Callable[[nn.Module], bool], cancelled: Callable[[], bool] = lambda: False) -> None:
         super().__init__(param_shapes_constant=False)
         self.proxy_buffer_attributes = True
-        self.whole, self.cancelled = whole, cancelled
+        self.cancelled, self._whole = cancelled, whole
         self.values: dict[fx.Node, Any] = {}
         self.gradients = regions.Gradients(self.values)
         self.views = Views(self.values, self._written, lambda path: type(self.root.get_submodule(path)).__name__)
@@ -63,6 +63,10 @@ class Tracer(fx.Tracer):
     def following(self) -> bool:
         """Whether what is called now is written down: not what another thread trains or checks meanwhile."""
         return bool(self.frames) and not self._silent and threading.get_ident() == self._thread
+
+    def whole(self, module: nn.Module) -> bool:
+        """Whether a module is not entered. A layer may be made to find that out, of which nothing is written down."""
+        return bool(self.unseen(lambda: self._whole(module)))
 
     # --- The model and its frames
 
