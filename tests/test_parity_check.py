@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from app import import_child
+from app.builder.importer import refused_calls, regions
 from app.import_child import Question
 from app.model_import import ImportFailed, ModelInput, ModelSource
 from app.parity.check import Check, Found
@@ -183,6 +185,14 @@ class Net(nn.Module):
 """
 
 
+@pytest.fixture
+def overlooked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An import that does not see regions of another precision, as it may not see what nobody thought of."""
+    monkeypatch.setattr(regions, "watched", lambda _tracer: contextlib.nullcontext())
+    monkeypatch.setattr(refused_calls, "_AUTOCAST", ())
+
+
+@pytest.mark.usefixtures("overlooked")
 def test_the_smallest_part_that_differs_is_kept_as_a_node_of_its_own_code(tmp_path: Path) -> None:
     file = tmp_path / "late.py"
     file.write_text(INNER)
@@ -193,6 +203,7 @@ def test_the_smallest_part_that_differs_is_kept_as_a_node_of_its_own_code(tmp_pa
     assert custom == ["custom.late:Late"] and "part (Late) is one node" in project.notes
 
 
+@pytest.mark.usefixtures("overlooked")
 def test_a_part_that_cannot_be_kept_is_refused_with_its_place(tmp_path: Path) -> None:
     file = tmp_path / "late.py"
     file.write_text(INNER.replace("Late", "_Late").replace("Net", "_Net"))
