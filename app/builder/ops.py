@@ -273,6 +273,14 @@ SAME = frozenset(
     """.split()
 )
 
+# The dtypes that torch draws no random numbers of, where the same call on meta tensors takes any.
+UNDRAWN: dict[str, tuple[str, ...]] = {
+    "torch.rand_like": ("int", "uint", "bool"),
+    "torch.randn_like": ("int", "uint", "bool"),
+    **{f"F.{name}": ("complex",) for name in ops_functions.DROPOUTS},
+    **{f"nn.{name}": ("complex",) for name in ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout",
+                                               "FeatureAlphaDropout")},
+}  # fmt: skip
 # Calls that draw random numbers even when nothing is trained; never tried on real tensors.
 RANDOM = frozenset({
     "torch.randn_like", "torch.rand_like", "torch.rand", "torch.randn", "torch.randint", "torch.randperm",
@@ -306,6 +314,6 @@ STEMS: dict[str, str] = {
 __all__ = (
     "ARGUMENTS", "AUTO_RULES", "COUNTED", "HIDDEN", "IN_TRAINING", "LABELS", "LEFT_OUT", "LENIENT", "LIKE",
     "LITERALS_FIRST", "MAXIMUM", "MINIMUM", "MORE", "NAMED", "OPERANDS", "OPS", "OUTPUTS", "OUTPUTS_BY", "PARAMS",
-    "PORT_KINDS", "RANDOM", "RECURRENT", "SCHEMAS", "SIGNATURES", "STARTS", "STEMS", "SUMMARIES", "VARIADIC",
-    "WITH_INDICES", "WRITTEN",
+    "PORT_KINDS", "RANDOM", "RECURRENT", "SCHEMAS", "SIGNATURES", "STARTS", "STEMS", "SUMMARIES", "UNDRAWN",
+    "VARIADIC", "WITH_INDICES", "WRITTEN",
 )  # fmt: skip
