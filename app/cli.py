@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from app import __version__, cli_streams, regular_files
+from app import __version__, cli_failures, cli_streams, regular_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from app.builder.problems import Problem
     from app.drawing import Drawing
     from app.project import Project
-    from app.training.events import Failed
 
 COMMANDS = ("train", "data", "try", "evaluate", "check", "export", "autograd", "import", "runs", "doctor")
 LONGEST = 2000  # letters of a refusal
@@ -63,7 +62,15 @@ def _carried_out(arguments: Sequence[str]) -> int:
     try:
         _look_at(arguments)
         options = _parser().parse_args(arguments)
-        return int(options.command(options) or 0)
+        try:
+            return int(options.command(options) or 0)
+        except (Refused, OSError):
+            raise
+        except Exception as error:
+            words = cli_failures.of_own_code(error, getattr(options, "traceback", False))
+            if not words:
+                raise
+            raise Refused(words, 1) from error
     except Refused as refused:
         print(f"tapedeck: {shortened(printable(str(refused)))}", file=sys.stderr)
         return refused.code
@@ -91,9 +98,12 @@ def _parser() -> argparse.ArgumentParser:
     from app import cli_autograd, cli_data, cli_evaluate, cli_export, cli_import, cli_runs, cli_train, cli_try
 
     trying = (cli_train.add(commands), cli_data.add(commands), cli_try.add(commands), cli_evaluate.add(commands))
-    for command in (*trying, check, cli_export.add(commands)):
+    export = cli_export.add(commands)
+    for command in (*trying, check, export):
         command.add_argument("--trust", action="store_true", help="run the project's own files of layers, this once")
-    cli_autograd.add(commands)
+    for command in (*trying, export, cli_autograd.add(commands)):
+        command.add_argument("--traceback", action="store_true", help="where a step fails, show the whole traceback "
+                             "and not the lines of your own files alone")  # fmt: skip
     cli_import.add(commands)
     cli_runs.add(commands)
     doctor = commands.add_parser("doctor", help="what this machine has and lacks")
@@ -147,8 +157,9 @@ def _check(options: argparse.Namespace) -> int:
         for problem in problems:
             print(f"{problem.severity}: {_sentence(problem, project)}")
         kind = analysis.output_type()
-        words = f"{analysis.total_parameters:,} parameters" + (f", output {kind}" if kind else "")
-        print(f"{project.name}: {len(analysis.graph.nodes)} nodes, {words}, {len(errors)} errors")
+        words = counted(analysis.total_parameters, "parameter") + (f", output {kind}" if kind else "")
+        nodes = counted(len(analysis.graph.nodes), "node")
+        print(f"{project.name}: {nodes}, {words}, {counted(len(errors), 'error')}")
     return 1 if errors else 0
 
 
@@ -211,10 +222,12 @@ def sound(project: Project, alone: bool = False) -> Analysis:
         raise Refused(f"{names} is not trusted yet and nothing of it was run; look at it, then give --trust", 1)
     analysis, problems = _analysed(project, alone)
     errors = [problem for problem in problems if problem.severity == "error"]
+    if len(errors) == 1:
+        raise Refused(f"{project.name} cannot run. {_sentence(errors[0], project)}", 1)
     for problem in errors:
-        print(f"tapedeck: {_sentence(problem, project)}", file=sys.stderr)
+        warn(_sentence(problem, project))
     if errors:
-        raise Refused(f"{project.name} cannot run: {len(errors)} problem{'s' * (len(errors) > 1)}, see above", 1)
+        raise Refused(f"{project.name} cannot run: it has the {len(errors)} problems above", 1)
     return analysis
 
 
@@ -271,13 +284,6 @@ def has_place(path: Path) -> None:
             regular_files.check(path)
         except OSError as error:
             raise Refused(f"{path} cannot be written: {error.strerror or error}") from error
-
-
-def say_failed(failed: Failed, more: str = "") -> str:
-    """The sentence about a run that failed; a traceback that it refers to goes to stderr."""
-    if failed.kind == "error":
-        print(*map(printable, failed.traceback.splitlines()), sep="\n", file=sys.stderr)
-    return f"{failed.message} {failed.cure} {more}".strip()
 
 
 @contextmanager
@@ -343,6 +349,15 @@ def _sentence(problem: Problem, project: Project) -> str:
     name = _name(problem, project)
     message = problem.message if problem.message.startswith(name) else f"{name}: {problem.message}"
     return printable(f"{message}. {problem.reason}".replace("..", ".").strip())
+
+
+def counted(count: int, what: str) -> str:
+    """A number of things in words.
+
+    >>> counted(1, "node"), counted(1200, "error")
+    ('1 node', '1,200 errors')
+    """
+    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def printable(text: str) -> str:

@@ -50,7 +50,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Train to the end, and write what the run leaves."""
-    from app import cli, preflight, run_results
+    from app import cli, cli_failures, preflight, run_results
     from app.remote.runs import control_for
     from app.training.events import Failed
 
@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
             names = ", ".join(results.names)
             print(f"{folder}: {names}; run {recorder.kept.record.number} is kept in {recorder.kept.folder}")
     if isinstance(last, Failed):
-        raise cli.Refused(cli.say_failed(last, problem), 1)
+        raise cli.Refused(cli_failures.say_failed(last, options.traceback, problem), 1)
     if problem:
         raise cli.Refused(problem, 1)
     return 0

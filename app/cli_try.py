@@ -39,18 +39,20 @@ def run(options: argparse.Namespace) -> int:
         project = replace(project, training=replace(project.training, device=cli.device(options.device)))
     analysis = cli.sound(project)
     job = preflight.job(project, analysis, str(options.data) if options.data else None)
-    return _find(job, options.batches, options.json) if options.find_rate else _try(job, options.json)
+    if options.find_rate:
+        return _find(job, options.batches, options.json)
+    return _try(job, options.json, options.traceback)
 
 
-def _try(job: Job, as_json: bool) -> int:
-    from app import cli
+def _try(job: Job, as_json: bool, whole: bool) -> int:
+    from app import cli, cli_failures
     from app.drawing import bytes_text
     from app.training.dry_run import dry_run
     from app.training.events import Failed
 
     tried = dry_run(job)
     if isinstance(tried, Failed):
-        raise cli.Refused(cli.say_failed(tried), 1)
+        raise cli.Refused(cli_failures.say_failed(tried, whole), 1)
     if as_json:
         print(json.dumps(asdict(tried)))
         return 0

@@ -12,6 +12,7 @@ import hashlib
 import json
 import linecache
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ import traceback
 import types
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any
 
 from app.rng import borrowed
@@ -78,6 +80,10 @@ class LayerFile:
     def filename(self) -> str:
         """The name under which tracebacks show the text."""
         return f"<{self.name} {self.sha256[:12]}>"
+
+
+_OWN = re.compile(r"<(.+\.py) [0-9a-f]{12}>")  # the name under which tracebacks show a file's text
+_FRAME = re.compile(r'  File "([^"]+)", line \d+')
 
 
 def digest(text: str) -> str:
@@ -231,3 +237,28 @@ def told(error: BaseException, file: LayerFile) -> str:
     places = [line for frame, line in frames if frame.f_code.co_filename == file.filename]
     line = error.lineno if isinstance(error, SyntaxError) else places[-1] if places else None
     return f"{words} (line {line})" if line else words
+
+
+def place(trace: TracebackType | None) -> str:
+    """Return where in a person's own files an error came from, such as "line 24 of layers.py", "" if in none."""
+    found = ""
+    for frame, line in traceback.walk_tb(trace):
+        if own := _OWN.fullmatch(frame.f_code.co_filename):
+            found = f"line {line} of {own[1]}"
+    return found
+
+
+def own_frames(text: str) -> str:
+    """Return of a traceback what is of a person's own files and of the net, "" where nothing is of their files."""
+    kept, taken, own = [], True, False
+    for line in text.splitlines():
+        if line.startswith('  File "'):
+            file = _FRAME.match(line)
+            mine = _OWN.fullmatch(file[1]) if file else None
+            own, taken = own or mine is not None, file is not None and file[1].startswith("<")
+            line = line.replace(file[1], mine[1]) if file and mine else line
+        elif not line.startswith("  "):
+            taken = True
+        if taken:
+            kept.append(line)
+    return "\n".join(kept) if own else ""

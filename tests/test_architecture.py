@@ -47,15 +47,16 @@ ARROWS = {
     "cli_import": "cli cli_weights import_child import_words model_import own_layers project_file builder export",
     "cli_weights": "cli state_dicts start_weights project_file export",
     "cli_export": "cli project builder preflight export drawing_digest runs",
-    "cli_train": "cli project preflight start_weights runs remote training run_output run_results",
+    "cli_train": "cli cli_failures project preflight start_weights runs remote training run_output run_results",
     "run_results": "project runs training export views",  # what the command leaves: weights, code, pictures
     "cli_runs": "cli project preflight own_layers builder data runs training.lost",
-    "cli_try": "cli preflight training data.sources drawing",
+    "cli_try": "cli cli_failures preflight training data.sources drawing",
     "cli_data": "cli data",
     "cli_evaluate": "cli project preflight training data export runs",
     "cli_streams": "",
+    "cli_failures": "cli training.events",  # what is said of code that raised
     "cli": f"cli_autograd cli_data cli_try cli_evaluate cli_export cli_import cli_train cli_runs views {PURE} doctor"
-    " run_output run_results cli_streams",
+    " run_output run_results cli_streams cli_failures",
     "cli_autograd": "cli cli_autograd_asked snippet_child autograd model_import trust",
     "cli_autograd_asked": "cli cli_autograd autograd inspection own_layers preflight data runs",
     "views": f"{GLUE} {PURE} import_child import_words snippet_child model_import doctor",

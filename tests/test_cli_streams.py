@@ -130,13 +130,13 @@ def test_another_file_that_cannot_be_written_is_named(capsys, monkeypatch: pytes
     assert capsys.readouterr().err == "tapedeck: /somewhere/x: No space left on device\n"
 
 
-def test_a_failure_whose_traceback_tells_the_line_shows_it(capsys) -> None:
-    from app.cli import say_failed
+def test_the_traceback_of_a_failure_is_shown_where_it_is_asked_for(capsys) -> None:
+    from app.cli_failures import say_failed
 
-    words = {"message": "Step 2 failed.", "cure": "The traceback tells.", "traceback": "a\n\x1b[31mb\n"}
+    words = {"message": "Step 2 failed", "cure": "Take less.", "traceback": "a\n\x1b[31mb\n"}
     failed = SimpleNamespace(kind="error", **words)
-    assert say_failed(failed) == "Step 2 failed. The traceback tells." and capsys.readouterr().err == "a\n�[31mb\n"
-    assert say_failed(SimpleNamespace(**{**vars(failed), "kind": "memory"})) and not capsys.readouterr().err
+    assert say_failed(failed, False) == "Step 2 failed. Take less." and not capsys.readouterr().err
+    assert say_failed(failed, True) and capsys.readouterr().err == "a\n�[31mb\n"
 
 
 def test_a_checkpoint_that_does_not_belong_to_the_project_leaves_nothing_behind(tmp_path: Path, capsys) -> None:

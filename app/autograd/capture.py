@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace as with_values
 
-from app import garbage, rng
+from app import garbage, layer_files, rng
 from app.autograd.layers import OriginRecorder
 from app.autograd.live import LiveGraph
 from app.autograd.memory import SavedReader, StorageTable, saved_values
@@ -375,6 +375,8 @@ def failure_of(error: BaseException, source: Source) -> ForwardFailed:
     lines = [at for frame, at in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == source.filename]
     line = lines[-1] if lines else None
     node = next((found for at in reversed(lines) if (found := source.node_at(at))), None)
+    own = layer_files.place(error.__traceback__)
     where = f" at line {line} of the code" if line is not None else " outside the net, in its loss or its data"
+    where = f" at {own}" if own else where
     text = "".join(traceback.format_exception(error))
     return ForwardFailed(f"{type(error).__name__}{where}: {error}", node, line, text)

@@ -77,7 +77,7 @@ def dry_run(job: Job) -> DryRun | Failed:
             validation = meter.now() - began
             grown, scope = meter.most()
     except Exception as error:  # whatever it is, it is told as a run would tell it
-        return failure(error, job.source, job.training.batch_size, 0, step)
+        return failure(error, job.source, job.training.batch_size, 0, step, kept=False)
     shape = info.input_shape
     return DryRun(
         resolved.id, resolved.note or "", config.batch_size, shape, tuple(losses), tuple(seconds), validation, grown,

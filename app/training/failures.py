@@ -6,6 +6,7 @@ import re
 import traceback
 from types import TracebackType
 
+from app import layer_files
 from app.data.sources import DataError
 from app.source import Source
 from app.training.choices import ChoiceError
@@ -34,8 +35,10 @@ _LOST_CURE = "Bring the data back; Runs goes on from the newest checkpoint, if o
 _MEMORY_WORDS = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
 
 
-def failure(error: BaseException, source: Source, batch_size: int, epoch: int, step: int) -> Failed:
-    """The event for `error`, raised after `step` whole steps."""
+def failure(
+    error: BaseException, source: Source, batch_size: int, epoch: int, step: int, *, kept: bool = True
+) -> Failed:
+    """The event for `error`, raised after `step` whole steps; their weights are `kept`, or this was a trial."""
     kind = _kind(error)
     node = error.node if isinstance(error, NotFinite) else node_of(error.__traceback__, source)
     if isinstance(error, OutputError):
@@ -46,7 +49,7 @@ def failure(error: BaseException, source: Source, batch_size: int, epoch: int, s
     elif _is_lost(error):
         cure = "" if _ANOTHER in str(error) else _LOST_CURE
     else:
-        cure = _cure(kind, batch_size, node)
+        cure = _cure(kind, batch_size, node, kept and step > 0)
     return Failed(kind, _message(error, kind, step), cure, text, node, epoch, step)
 
 
@@ -99,10 +102,11 @@ def _message(error: BaseException, kind: str, step: int) -> str:
     where = f"Step {step + 1}" if step else "The first step"
     if kind == "memory":
         return f"{where} ran out of memory: {text}"
-    return f"{where} failed with {type(error).__name__}: {text}"
+    place = layer_files.place(error.__traceback__)
+    return f"{where} failed with {type(error).__name__}: {text}" + (f" ({place})" if place else "")
 
 
-def _cure(kind: str, batch_size: int, node: str | None) -> str:
+def _cure(kind: str, batch_size: int, node: str | None, kept: bool) -> str:
     if kind == "memory":
         if batch_size > 1:
             return f"Make the batch smaller: batch_size is {batch_size}, try {max(1, batch_size // 2)}."
@@ -114,5 +118,5 @@ def _cure(kind: str, batch_size: int, node: str | None) -> str:
         "not finite": "Make the learning rate smaller, or look for a division, a log or an exp that leaves its range.",
         "data": "",
         "job": "",
-        "error": "The traceback tells the line. The weights of the last whole step are kept.",
+        "error": "The weights of the last whole step are kept." if kept else "",
     }[kind]
