@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
@@ -68,6 +69,15 @@ class Document(QObject):
         """Open a project with changes that no file has; `on_disk` is the digest of the file that they were made to."""
         self._replace(project, path, on_disk)
         self.mark_unsaved()
+
+    def revise(self, revised: Callable[[Project], Project]) -> None:
+        """Change what is open, and what every step goes back or forth to: no edit, but something that got known of the
+        net meanwhile."""
+        for number in range(self.undo_stack.count()):
+            step = self.undo_stack.command(number)
+            if isinstance(step, _Edit):
+                step.revise(revised)
+        self._set(revised(self._project))
 
     def reload(self, project: Project, on_disk: str) -> None:
         """Take over what the file has now, as one undo step."""
@@ -139,6 +149,9 @@ class _Edit(QUndoCommand):
     def __init__(self, document: Document, text: str, before: Project, after: Project, merge: str | None) -> None:
         super().__init__(text)
         self._document, self._before, self._after, self._merge = document, before, after, merge
+
+    def revise(self, revised: Callable[[Project], Project]) -> None:
+        self._before, self._after = revised(self._before), revised(self._after)
 
     def id(self) -> int:
         return -1 if self._merge is None else hash(self._merge) & 0x7FFFFFFF

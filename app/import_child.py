@@ -35,7 +35,7 @@ PATIENCE = 120.0  # seconds for a person's own file
 CHECKED = 300.0  # seconds more, from when the drawing is held against the model
 LOOK = 0.02  # seconds between two looks at whether it has ended, or should
 _STACK = re.compile(r'^  File "(.+)", line (\d+) in (\S+)', re.M)  # of faulthandler, the innermost first
-LEFT, MODELS, PROGRESS, WHY = "imported.tape", "models.json", "progress", "why"
+LEFT, DRAWN, MODELS, PROGRESS, WHY = "imported.tape", "drawn.tape", "models.json", "progress", "why"
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Known:
 @dataclass(frozen=True)
 class Question:
     """What is to be read. Without `keep_weights` the project gets the buffers of the model alone; with `take_inits` its
-    layers are initialised as those of the model."""
+    layers are initialised as those of the model. `early` asks for the drawing before it is compared with the model."""
 
     source: ModelSource
     arguments: Mapping[str, Any]
@@ -58,6 +58,7 @@ class Question:
     pretrained: bool = False
     keep_weights: bool = True
     take_inits: bool = False
+    early: bool = False
 
     def written(self) -> str:
         source = self.source
@@ -65,14 +66,14 @@ class Question:
         return json.dumps({
             "source": [file, source.name, source.call], "arguments": dict(self.arguments),
             "inputs": [[list(one.shape), one.dtype] for one in self.inputs], "pretrained": self.pretrained,
-            "keep_weights": self.keep_weights, "take_inits": self.take_inits,
+            "keep_weights": self.keep_weights, "take_inits": self.take_inits, "early": self.early,
         })  # fmt: skip
 
     @classmethod
     def read(cls, text: str) -> Question:
         raw = json.loads(text)
         inputs = tuple(ModelInput(tuple(shape), dtype) for shape, dtype in raw["inputs"])
-        source, chosen = ModelSource(*raw["source"]), (raw["keep_weights"], raw["take_inits"])
+        source, chosen = ModelSource(*raw["source"]), (raw["keep_weights"], raw["take_inits"], raw["early"])
         return cls(source, raw["arguments"], inputs, raw["pretrained"], *chosen)
 
 
@@ -84,6 +85,9 @@ class Child:
         self._folder = TemporaryFolder()
         self._path = Path(self._folder.name)
         self._told = (self._path / "told").open("w+b")
+        self._asked, self._end, self._checked = "", 0.0, False
+        self._moved: dict[str, str] = {}  # files of the project that were handed over already
+        self.comparing = False  # whether what was read last is a drawing that is not compared with its model yet
         words = ["models"] * listing + ["ahead"] * ahead
         command = [sys.executable, "-m", "app.import_child", str(self._path), *words]
         root = Path(__file__).resolve().parent.parent
@@ -111,33 +115,53 @@ class Child:
         cancelled: Callable[[], bool] = lambda: False, tell: Callable[[str], None] = lambda _words: None,
     ) -> Project:  # fmt: skip
         """The project of a model, within `patience` seconds; its files are put into `folder`, `tell` hears what is
-        going on. Raises ImportFailed, OSError."""
-        reader, end, checked = self._process, time.monotonic() + patience, False
+        going on. If it is `comparing` afterwards, `rest` has the answer. Raises ImportFailed, OSError."""
+        reader, self._asked, self._end = self._process, str(question.source), time.monotonic() + patience
         assert reader.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has ended, and its words say why
             reader.stdin.write(f"{question.written()}\n")
             reader.stdin.flush()
-        while reader.poll() is None:
-            late = time.monotonic() > end
+        drawn = self._path / DRAWN
+        self._wait(lambda: drawn.is_file(), patience, cancelled, tell)
+        self.comparing = drawn.is_file() and not (self._path / LEFT).is_file()
+        return self._project(drawn, folder, cancelled) if self.comparing else self.rest(folder, cancelled, tell)
+
+    def rest(
+        self, folder: Path, cancelled: Callable[[], bool] = lambda: False,
+        tell: Callable[[str], None] = lambda _words: None,
+    ) -> Project:  # fmt: skip
+        """The project once it was compared with its model. Raises ImportFailed, OSError."""
+        self._wait(lambda: False, PATIENCE, cancelled, tell)
+        self.comparing = False
+        left = self._path / LEFT
+        if self._process.returncode or not left.is_file():
+            raise ImportFailed(self._why() or f"{self._asked} ended the process that it ran in{self._how()}")
+        return self._project(left, folder, cancelled)
+
+    def _project(self, file: Path, folder: Path, cancelled: Callable[[], bool]) -> Project:
+        project = project_file.read(file)
+        return project if cancelled() else _adopted(project, folder, self._moved)
+
+    def _wait(
+        self, enough: Callable[[], bool], patience: float, cancelled: Callable[[], bool], tell: Callable[[str], None]
+    ) -> None:
+        """Until it has ended, or there is `enough`."""
+        while self._process.poll() is None and not enough():
+            late = time.monotonic() > self._end
             if late or cancelled():
                 if not late:
                     raise ImportFailed("cancelled")
-                if checked:
+                if self._checked:
                     words = f"comparing the drawing with the model took more than {CHECKED:.0f} s"
-                    raise ImportFailed(f"{question.source}: {words}")
-                raise Late(f"{question.source} had not come to its end after {patience:.0f} s and was stopped")
+                    raise ImportFailed(f"{self._asked}: {words}")
+                raise Late(f"{self._asked} had not come to its end after {patience:.0f} s and was stopped")
             with contextlib.suppress(OSError):
                 words = (self._path / PROGRESS).read_text("utf-8")
-                if words.startswith(CHECKING) and not checked:
-                    checked, end = True, time.monotonic() + CHECKED
+                if words.startswith(CHECKING) and not self._checked:
+                    self._checked, self._end = True, time.monotonic() + CHECKED
                 tell(words)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                reader.wait(LOOK)
-        left = self._path / LEFT
-        if reader.returncode or not left.is_file():
-            raise ImportFailed(self._why() or f"{question.source} ended the process that it ran in{self._how()}")
-        project = project_file.read(left)
-        return project if cancelled() else _adopted(project, folder)
+                self._process.wait(LOOK)
 
     def _why(self) -> str:
         """What it found wrong, in its own words."""
@@ -175,9 +199,9 @@ class Child:
         self._folder.cleanup()
 
 
-def _adopted(project: Project, folder: Path) -> Project:
-    """The project with its files in another folder than that of the process that ends. Raises OSError."""
-    moved: dict[str, str] = {}
+def _adopted(project: Project, folder: Path, moved: dict[str, str]) -> Project:
+    """The project with its files in another folder than that of the process that ends; `moved` says which are there
+    already. Raises OSError."""
 
     def there(path: str, sha256: str) -> str:
         if path not in moved:
@@ -246,9 +270,12 @@ def _own_classes(path: Path) -> OwnClasses:
     return OwnClasses(read_file(path), vars(sys.modules[path.stem]))
 
 
-def answer(question: Question, folder: Path, tell: Callable[[str], None] = lambda _words: None) -> Project:
-    """The project of what is asked for, its files in `folder`. A person's own file runs here: only a child process
-    asks for one. Raises ImportFailed, OSError, WeightsError."""
+def answer(
+    question: Question, folder: Path, tell: Callable[[str], None] = lambda _words: None,
+    drawn: Callable[[Project], None] | None = None,
+) -> Project:  # fmt: skip
+    """The project of what is asked for, its files in `folder`; `drawn` gets the drawing of a large model early. A
+    person's own file runs here: only a child process asks for one. Raises ImportFailed, OSError, WeightsError."""
     from app.import_pipeline import Wish, imported
     from app.parity.initial import noting
 
@@ -267,7 +294,7 @@ def answer(question: Question, folder: Path, tell: Callable[[str], None] = lambd
     inits = {} if question.pretrained else notes.of(model)
     del notes
     wish = Wish(source.name, words, inputs, question.keep_weights, question.take_inits)
-    return imported(model, wish, folder, inits, own, tell)
+    return imported(model, wish, folder, inits, own, tell, drawn)
 
 
 def _put(path: Path, text: str) -> None:
@@ -275,6 +302,12 @@ def _put(path: Path, text: str) -> None:
     new = path.with_suffix(".new")
     new.write_text(text, "utf-8")
     new.replace(path)
+
+
+def _hand_over(project: Project, folder: Path) -> None:
+    """Leave a drawing that is not compared with its model yet."""
+    project_file.write(project, folder / "new.tape")
+    (folder / "new.tape").replace(folder / DRAWN)
 
 
 def _end_with_parent(asked: TextIO) -> None:
@@ -304,7 +337,9 @@ def main(folder: Path, listing: bool, ahead: bool) -> int:
     asked, sys.stdin = sys.stdin, open(os.devnull)  # a file that asks for something hears nothing
     threading.Thread(target=_end_with_parent, args=(asked,), daemon=True).start()
     try:
-        project = answer(Question.read(text), folder, lambda words: _put(folder / PROGRESS, words))
+        question = Question.read(text)
+        drawn = (lambda early: _hand_over(early, folder)) if question.early else None
+        project = answer(question, folder, lambda words: _put(folder / PROGRESS, words), drawn)
         project_file.write(project, folder / LEFT)
     except ImportFailed as error:
         _put(folder / WHY, f"{error}".replace("\n", " "))

@@ -21,7 +21,7 @@ from app.builder.analysis import analyse
 from app.export import against_source
 from app.export.against_source import Probe
 from app.export.weights import save_safetensors
-from app.model_import import ImportFailed, ModelInput
+from app.model_import import UNCHECKED, ImportFailed, ModelInput
 from app.model_inits import Inits
 from app.origin import KeptFile, Origin
 from app.project import Project
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from app.training.config import StartWeights
 
 Tell = Callable[[str], None]
+LARGE = 4_000_000  # parameters of a model whose comparison takes long enough to look at its drawing meanwhile
 
 
 @dataclass(frozen=True)
@@ -53,15 +54,17 @@ class Wish:
 
 def imported(
     model: nn.Module, wish: Wish, folder: Path, inits: Inits, own: OwnClasses | None = None,
-    tell: Tell = lambda _words: None,
+    tell: Tell = lambda _words: None, drawn: Callable[[Project], None] | None = None,
 ) -> Project:  # fmt: skip
     """Draw a model and hold the drawing against it; its values lie in `folder`. Raises ImportFailed, OSError,
     WeightsError.
 
     `inits` say how the model initialises its parameters, as far as that is known. A part that is drawn as something
-    else is kept as one node of its own code, where its class allows that; else nothing is imported.
+    else is kept as one node of its own code, where its class allows that; else nothing is imported. `drawn` gets the
+    drawing of a large model before it is compared, with a note that says so.
     """
     from app.parity import held
+    from app.parity.resources import parameter_count
 
     apart: dict[str, str] = {}
     found, path = held.Found(), ""
@@ -75,9 +78,15 @@ def imported(
                 raise
             raise held.refusal(model, path, found, str(error)) from error
         analysis = analyse(project.graph, own_layers.ops_of(project))
+        valued: Project | None = None
+        if drawn is not None and not apart and analysis.runnable and parameter_count(model) > LARGE:
+            valued = _with_values(project, analysis.source, model, wish, folder, tell)
+            unchecked = held.Found(notes=(UNCHECKED,))
+            drawn(_with_inits(_told(valued, unchecked), analysis.source, inits, wish))
         found = held.against(model, analysis, wish.inputs, probe, tell)
         if not found.differences:
-            project = _with_values(_told(project, found), analysis.source, model, wish, folder, tell)
+            valued = valued or _with_values(project, analysis.source, model, wish, folder, tell)
+            project = _told(valued, found)
             project = _with_reference(project, found, probe, model, wish, folder)
             return _with_inits(project, analysis.source, inits, wish) if analysis.runnable else project
         try:

@@ -34,6 +34,7 @@ _INPUT = re.compile(r"(?P<sizes>\d+(?:x\d+)*)(?::(?P<dtype>[a-z]+\d*))?")
 # What torchvision's pictures and clips are, where no weights say it.
 _PICTURE, _CLIP, _SCENE = (3, 224, 224), (3, 16, 112, 112), (3, 320, 320)
 CHECKING = "Checking against the model"  # how the words on a comparison with the live model begin
+UNCHECKED = "The drawing was not checked against the model."  # while, or since, the comparison has not ended
 BACKBONE = "backbone"  # what computes with tensors in a model that detects
 
 

@@ -4,7 +4,7 @@
 
 The window has opened the example that every first start opens. Prints one JSON object: `listed`, seconds from the
 choice of Import until the dialog has its list; `drawn`, from the click until the canvas is painted; `again`, the same
-once more after a look at the drawing; `gaps`, the longest time in milliseconds between two turns of the event loop
+once more after a look at the drawing; `compared`, from that click until its comparison with the model has ended; `gaps`, the longest time in milliseconds between two turns of the event loop
 meanwhile, of the first and the second; `steps`, the most that the window's own thread computed between two turns;
 `code`, seconds in which the text of the code is written, the first and the second time.
 """
@@ -32,6 +32,7 @@ class Imported:
     listed: float
     drawn: float
     again: float
+    compared: float
     gaps: tuple[float, float]
     steps: tuple[float, float]
     code: tuple[float, float]
@@ -139,10 +140,18 @@ def main(model: str) -> None:
     until(lambda: window.live.up_to_date)
     gaps, steps = [watch.longest], [watch.most]
     rest(LOOK)
-    answer["again"] = drawn(dialog_with_list())
+    dialog = dialog_with_list()
+    clicked = perf_counter()
+    answer["again"] = drawn(dialog)
     until(lambda: window.live.up_to_date)
     gaps.append(watch.longest)
     steps.append(watch.most)
+    comparing = window.import_control.comparing
+    assert comparing is not None and comparing.running
+    until(lambda: not comparing.running)
+    answer["compared"] = perf_counter() - clicked
+    origin = window.document.project.origin
+    assert origin is not None and origin.checked, window.document.project.notes
     print(json.dumps({**answer, "gaps": gaps, "steps": steps, "code": _written(window.document.project)}), flush=True)
     os._exit(0)
 

@@ -3,7 +3,8 @@
 Each round is a window of its own. The dialog lists torchvision's models, so torch and torchvision are there when Import
 is clicked; what a window without them waits for the list stands beside it, and so does a second import in the same
 window, five seconds later. The code is to be written within 0.2 s. How long the event loop is away depends on what else
-the machine does; what the window's own thread computes between two turns of it is to fit into a frame.
+the machine does; what the window's own thread computes between two turns of it is to fit into a frame. The drawing is compared with the
+model meanwhile; the second is waited for until that has ended.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ def main() -> None:
         figures += [
             Figure(f"{model}, from the click to the painted canvas", "s", tuple(run.drawn for run in runs), aim=aim),
             Figure(f"{model}, once more in the same window, 5 s later", "s", tuple(run.again for run in runs)),
+            Figure(f"{model}, until it is compared with the model", "s", tuple(run.compared for run in runs)),
             Figure(f"{model}, its code the first time", "s", tuple(run.code[0] for run in runs), aim=0.2),
             Figure(f"{model}, longest gap of the event loop", "ms", tuple(max(run.gaps) for run in runs)),
             Figure(

@@ -22,8 +22,9 @@ from app.views.canvas.geometry import shape_of
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
+    from app.views.comparing_control import ComparingControl
     from app.views.dialogs.import_model import ImportDialog
-    from app.views.importing import Spare, Wanted
+    from app.views.importing import Drawn, Spare, Wanted
     from app.views.main_window import MainWindow
 
 NARROWEST, LOWEST = 640.0, 320.0
@@ -68,6 +69,7 @@ class ImportControl(QObject):
         self._window = window
         self._telling: Wanted | None = None
         self.spare: Spare | None = None
+        self.comparing: ComparingControl | None = None
         window.live.analysed.connect(self._analysed)
         window.document.replaced.connect(self._replaced)
 
@@ -92,18 +94,28 @@ class ImportControl(QObject):
 
     def open(self, project: Project, wanted: Wanted) -> bool:
         """Lay out what was imported, and show it."""
-        return self.show(laid_out(project, self._room()), wanted)
+        from app.views.importing import Drawn
 
-    def show(self, project: Project, wanted: Wanted) -> bool:
+        return self.show(Drawn(laid_out(project, self._room())), wanted)
+
+    def show(self, drawn: Drawn, wanted: Wanted) -> bool:
         """Open what is laid out, once unsaved work is cared for; False if the person would rather stay."""
         window = self._window
         if not window.files.may_leave():
             return False
-        window.document.new(project)
+        window.document.new(drawn.project)
         window.document.undo_stack.resetClean()  # it stands in no file yet, so leaving it is asked about
         window.show_page("network")
         self._telling = wanted
+        if drawn.rest is not None:
+            self._compare(drawn, wanted)
         return True
+
+    def _compare(self, drawn: Drawn, wanted: Wanted) -> None:
+        from app.views.comparing_control import ComparingControl
+
+        self.comparing = self.comparing or ComparingControl(self._window)
+        self.comparing.begin(drawn, wanted)
 
     def _replaced(self, _project: Project) -> None:
         self._telling = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,9 @@ def sizes_of(one: ModelInput) -> str:
     return sizes if one.dtype == "float32" else f"{sizes}:{one.dtype}"
 
 
-def read_model(wanted: Wanted, tell: Tell, cancelled: Cancelled, child: Child | None = None) -> Project:
-    """The project of what is wanted, read in a process of its own: `child`, if one is there already. `tell` hears what
-    is going on. Raises ImportFailed and what writing raises."""
+def read_model(wanted: Wanted, tell: Tell, cancelled: Cancelled, child: Child | None = None) -> tuple[Project, Child]:
+    """The project of what is wanted, and the process that read it: `child`, if one is there already. That has ended
+    unless it is `comparing` still. `tell` hears what is going on. Raises ImportFailed and what writing raises."""
     source = wanted.source
     if source.file:
         check_file(source, wanted.inputs)
@@ -57,21 +58,47 @@ def read_model(wanted: Wanted, tell: Tell, cancelled: Cancelled, child: Child | 
         child = None
     child = child or Child()
     try:
-        question = Question(source, wanted.arguments, wanted.inputs, wanted.pretrained, wanted.keep_weights)
-        return child.read(question, weights_files.store(), cancelled=cancelled, tell=tell)
+        chosen = (wanted.pretrained, wanted.keep_weights)
+        question = Question(source, wanted.arguments, wanted.inputs, *chosen, early=True)
+        return child.read(question, weights_files.store(), cancelled=cancelled, tell=tell), child
     finally:
-        child.close()
+        if not child.comparing:
+            child.close()
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A project that was imported and laid out. `rest` waits for the end of its comparison with the model, where that
+    goes on; `let_go` ends the process in which it does."""
+
+    project: Project
+    rest: Callable[[Tell, Cancelled], Project] | None = None
+    let_go: Callable[[], None] = lambda: None
 
 
 def import_model(
     wanted: Wanted, lay_out: Callable[[Project], Project], child: Child | None, tell: Tell, cancelled: Cancelled
-) -> Project:
+) -> Drawn:
     """Read a model, in `child` if there is one, and lay it out. Raises what `read_model` raises."""
-    project = read_model(wanted, tell, cancelled, child)
+    project, reader = read_model(wanted, tell, cancelled, child)
     if cancelled():
-        return project
+        reader.close()
+        return Drawn(project)
     tell("Laying it out")
-    return lay_out(project)
+    laid = lay_out(project)
+    return Drawn(laid, partial(_rest, reader, lay_out, laid), reader.close) if reader.comparing else Drawn(laid)
+
+
+def _rest(
+    reader: Child, lay_out: Callable[[Project], Project], early: Project, tell: Tell, cancelled: Cancelled
+) -> Project:
+    """What the process gives in the end: laid out, if it is another drawing."""
+    try:
+        project = reader.rest(weights_files.store(), cancelled, tell)
+    finally:
+        reader.close()
+    drawings = {one.origin.drawing if one.origin else "" for one in (project, early)}
+    return lay_out(project) if len(drawings) > 1 and not cancelled() else project
 
 
 REST = 1500  # ms after an import until the next process is started: what was imported is drawn first

@@ -14,13 +14,13 @@ from app.background import Background, Failure
 from app.import_child import Child, Known
 from app.import_words import cure_of
 from app.layer_files import allowed
-from app.model_import import remarks
+from app.model_import import UNCHECKED, remarks
 from app.model_inits import LOSES
 from app.project import Project
 from app.views.dialogs.import_pages import Entry, FilePage, ModelTrustDialog, TorchvisionPage
 from app.views.dialogs.import_result import ResultPage
 from app.views.dialogs.working import WorkingDialog
-from app.views.importing import Spare, Wanted, import_model
+from app.views.importing import Drawn, Spare, Wanted, import_model
 from app.views.layers_control import LayersControl
 from app.views.widgets import Segmented
 from app.views.widgets.painting import announce, label, set_property
@@ -31,7 +31,7 @@ KEPT = (
     "either way."
 )
 
-Open = Callable[[Project, Wanted], bool]
+Open = Callable[[Drawn, Wanted], bool]
 _listed: tuple[Known, ...] = ()  # what torchvision has does not change while the program runs
 
 
@@ -51,7 +51,7 @@ class ImportDialog(WorkingDialog):
         super().__init__("Import a model", parent)
         self._background, self._layers, self._lay_out, self._open = background, layers, lay_out, open_project
         self._wanted: Wanted | None = None
-        self._read: Project | None = None  # what was imported and is not opened yet
+        self._read: Drawn | None = None  # what was imported and is not opened yet
         self.choice = Segmented([("torchvision", "torchvision"), ("file", "A Python file")], "Where the model is")
         self.torchvision, self.file = TorchvisionPage(), FilePage()
         self.pages = QStackedWidget()
@@ -103,6 +103,8 @@ class ImportDialog(WorkingDialog):
 
     def _leave(self, _result: int) -> None:
         self._background.forget(KEY)
+        if self._read is not None:
+            self._read.let_go()
         child, self._child = self._child, None
         if child is not None and not _listed:  # somebody waits for its list, and nobody wants it any more
             child.close()
@@ -178,7 +180,7 @@ class ImportDialog(WorkingDialog):
     def told(self, words: str) -> None:
         self._say(words, "text2")
 
-    def answered(self, answer: Project | Failure, cancelled: bool) -> None:
+    def answered(self, answer: Drawn | Failure, cancelled: bool) -> None:
         wanted = self._wanted
         assert wanted is not None
         self._enable(True)
@@ -189,16 +191,16 @@ class ImportDialog(WorkingDialog):
             self._say("Stopped. Your project is as it was.")
         elif isinstance(answer, Failure):
             self._refuse(answer)
-        elif found := _worth_reading(answer, wanted):
+        elif found := _worth_reading(answer.project, wanted):
             self._show_result(answer, found)
         else:
             self._open_it(answer, wanted)
 
-    def _show_result(self, project: Project, found: tuple[str, ...]) -> None:
+    def _show_result(self, drawn: Drawn, found: tuple[str, ...]) -> None:
         """The last page: what of the model is not drawn call by call, and what holds for its example alone."""
         for part in self.form:
             part.hide()
-        self.result, self._read = ResultPage(found), project
+        self.result, self._read = ResultPage(found), drawn
         self.body.insertWidget(0, self.result, 1)
         self._say("")
         self.import_button.setText("Open")
@@ -206,11 +208,14 @@ class ImportDialog(WorkingDialog):
         self.import_button.setFocus()
         announce(self, " ".join(found))
 
-    def _open_it(self, project: Project, wanted: Wanted) -> None:
-        if self._open(project, wanted):
+    def _open_it(self, drawn: Drawn, wanted: Wanted) -> None:
+        if self._open(drawn, wanted):
+            self._read = None
             self.import_button.setEnabled(False)
             QTimer.singleShot(0, self, self.accept)  # the drawing goes before
         else:
+            if self._read is None:
+                drawn.let_go()
             self._say("It was not opened: your project is as it was.")
 
     def _refuse(self, failure: Failure) -> None:
@@ -231,4 +236,5 @@ class ImportDialog(WorkingDialog):
 
 def _worth_reading(project: Project, wanted: Wanted) -> tuple[str, ...]:
     """The remarks to be read before an import is opened: what random weights lose matters where none are kept."""
-    return tuple(one for one in remarks(project) if not (wanted.keep_weights and one.startswith(LOSES)))
+    usual = (UNCHECKED, *((LOSES,) if wanted.keep_weights else ()))
+    return tuple(one for one in remarks(project) if not one.startswith(usual))
