@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 120.0  # seconds for a person's own file
 CHECKED = 300.0  # seconds more, from when the drawing is held against the model
+BESIDE = 5  # how much a comparison gives way to the window that shows its drawing
 LOOK = 0.02  # seconds between two looks at whether it has ended, or should
 _STACK = re.compile(r'^  File "(.+)", line (\d+) in (\S+)', re.M)  # of faulthandler, the innermost first
 LEFT, DRAWN, MODELS, PROGRESS, WHY = "imported.tape", "drawn.tape", "models.json", "progress", "why"
@@ -291,9 +293,8 @@ def answer(
             inputs = inputs or (model_import.usual_input(source.name),)
             words = str(source)
         model_import.complete(model, inputs)
-    inits = {} if question.pretrained else notes.of(model)
-    del notes
     wish = Wish(source.name, words, inputs, question.keep_weights, question.take_inits)
+    inits = dict if question.pretrained else partial(notes.of, model)
     return imported(model, wish, folder, inits, own, tell, drawn)
 
 
@@ -308,6 +309,8 @@ def _hand_over(project: Project, folder: Path) -> None:
     """Leave a drawing that is not compared with its model yet."""
     project_file.write(project, folder / "new.tape")
     (folder / "new.tape").replace(folder / DRAWN)
+    if sys.platform != "win32":
+        os.nice(BESIDE)
 
 
 def _end_with_parent(asked: TextIO) -> None:

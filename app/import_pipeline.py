@@ -53,22 +53,23 @@ class Wish:
 
 
 def imported(
-    model: nn.Module, wish: Wish, folder: Path, inits: Inits, own: OwnClasses | None = None,
+    model: nn.Module, wish: Wish, folder: Path, inits: Callable[[], Inits], own: OwnClasses | None = None,
     tell: Tell = lambda _words: None, drawn: Callable[[Project], None] | None = None,
 ) -> Project:  # fmt: skip
     """Draw a model and hold the drawing against it; its values lie in `folder`. Raises ImportFailed, OSError,
     WeightsError.
 
-    `inits` say how the model initialises its parameters, as far as that is known. A part that is drawn as something
+    `inits` says how the model initialises its parameters, as far as that is known. A part that is drawn as something
     else is kept as one node of its own code, where its class allows that; else nothing is imported. `drawn` gets the
-    drawing of a large model before it is compared, with a note that says so.
+    drawing of a large model before it is compared, with a note that says so, and before its initialisation is told.
     """
     from app.parity import held
     from app.parity.resources import parameter_count
 
     apart: dict[str, str] = {}
     found, path = held.Found(), ""
-    probe = held.probe_of(model, wish.keep_weights)
+    probe: Probe = {}
+    known: Inits | None = None
     while True:
         tell(f"Following {wish.name} from its input to its output")
         try:
@@ -81,14 +82,15 @@ def imported(
         valued: Project | None = None
         if drawn is not None and not apart and analysis.runnable and parameter_count(model) > LARGE:
             valued = _with_values(project, analysis.source, model, wish, folder, tell)
-            unchecked = held.Found(notes=(UNCHECKED,))
-            drawn(_with_inits(_told(valued, unchecked), analysis.source, inits, wish))
+            drawn(_told(valued, held.Found(notes=(UNCHECKED,))))
+        known = inits() if known is None else known
+        probe = probe or held.probe_of(model, wish.keep_weights)
         found = held.against(model, analysis, wish.inputs, probe, tell)
         if not found.differences:
             valued = valued or _with_values(project, analysis.source, model, wish, folder, tell)
             project = _told(valued, found)
             project = _with_reference(project, found, probe, model, wish, folder)
-            return _with_inits(project, analysis.source, inits, wish) if analysis.runnable else project
+            return _with_inits(project, analysis.source, known, wish) if analysis.runnable else project
         try:
             path, why = held.part_to_keep(model, found, apart, own, tell)
         except ImportFailed:

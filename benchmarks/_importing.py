@@ -4,9 +4,10 @@
 
 The window has opened the example that every first start opens. Prints one JSON object: `listed`, seconds from the
 choice of Import until the dialog has its list; `drawn`, from the click until the canvas is painted; `again`, the same
-once more after a look at the drawing; `compared`, from that click until its comparison with the model has ended; `gaps`, the longest time in milliseconds between two turns of the event loop
-meanwhile, of the first and the second; `steps`, the most that the window's own thread computed between two turns;
-`code`, seconds in which the text of the code is written, the first and the second time.
+once more after a look at the drawing; `compared`, from that click until its comparison with the model has ended;
+`gaps`, the longest time in milliseconds between two turns of the event loop meanwhile, of the first and the second;
+`steps`, the most that the window's own thread computed between two turns; `code`, seconds in which the text of the code
+is written, the first and the second time.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Each round is a window of its own. The dialog lists torchvision's models, so torch and torchvision are there when Import
 is clicked; what a window without them waits for the list stands beside it, and so does a second import in the same
 window, five seconds later. The code is to be written within 0.2 s. How long the event loop is away depends on what else
-the machine does; what the window's own thread computes between two turns of it is to fit into a frame. The drawing is compared with the
-model meanwhile; the second is waited for until that has ended.
+the machine does; what the window's own thread computes between two turns of it is to fit into a frame.
+The drawing is compared with the model meanwhile; of the second import the end of that is waited for.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class ComparingControl(QObject):
             if compared is None or compared.origin is None:
                 return replace(project, notes=project.notes.replace(UNCHECKED, words))
             known = compared.origin
-            origin = replace(project.origin, checked=known.checked, reference=known.reference)
+            origin = replace(project.origin, checked=known.checked, reference=known.reference, inits=known.inits)
             whole = early.notes in project.notes  # else somebody has written in them
             told = (early.notes, compared.notes) if whole else (UNCHECKED, words)
             return replace(project, origin=origin, notes=project.notes.replace(*told))
