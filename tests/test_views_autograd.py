@@ -21,6 +21,7 @@ from app.views import theme
 from app.views.autograd.inspector import TapeInspector
 from app.views.autograd.room import AutogradRoom
 from app.views.picture import paint
+from app.views.widgets.button import Button
 from tests.autograd_tapes import TEXT, small_tape
 
 LEFT = Qt.MouseButton.LeftButton
@@ -106,6 +107,21 @@ def test_the_head_line_fits_a_narrow_window(room, qtbot) -> None:
 
 
 # -- folding -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_summary_and_the_weights_are_read_whole_beside_the_options_of_a_narrow_window(room, qtbot) -> None:
+    head = room.head
+    for text in ("Batch 64", "Options"):
+        head.add(Button(text))
+    room.set_weights("weights of Run 1 at step 69")
+    room.set_tape(small_tape())
+    for width, line in ((748, head.below), (2200, head.summary)):
+        room.resize(width, 500)
+        qtbot.waitUntil(lambda: head.width() == width)  # noqa: B023
+        assert line.isVisible() and line.text() == head.accessibleName()
+        assert line.text().endswith("held for backward · weights of Run 1 at step 69")
+        assert line.fontMetrics().horizontalAdvance(line.text()) <= line.contentsRect().width() + 1
+    assert not head.below.isVisible()
 
 
 def test_the_chevron_folds_and_unfolds_under_the_pointer(room, qtbot) -> None:

@@ -48,6 +48,18 @@ def test_the_quantity_is_chosen_in_the_list_by_keys(qtbot, shown):
     assert chart.heading.texts[0] == "Dead units per layer" and chart._ramp.accessibleName() == "0 % to 100 %"
 
 
+def test_a_share_that_is_nearly_nothing_or_all_is_not_shown_as_such(shown, history):
+    for step, dead, text in ((21, 0.0004, "< 0.1 %"), (22, 0.9996, "> 99.9 %"), (23, 1.0, "100 %"), (24, 0.0, "0 %")):
+        history.add(StepDone(1, step, 1.0, 64, step / 10))
+        history.add(GradientNorms(step, history.layers, (0.1, 1.0)))
+        history.add(LayerFigures(step, history.layers, (2.0, 4.0), (1e-3, 1e-2), ("act1",), (dead,)))
+        chart = shown.gradients
+        chart.set_quantity("dead")
+        chart.redraw()
+        chart._hovered = 0
+        assert chart.rows(step - 1)[0][2] == text
+
+
 def test_each_quantity_tells_its_figures_at_the_cursor(shown):
     chart = shown.gradients
     for key, row, at, text in (

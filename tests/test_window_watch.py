@@ -124,5 +124,5 @@ def test_the_page_layer_follows_the_selection_and_looks_into_fresh_weights(qtbot
     window.network_selection.set([node], None)
     page = window.layer_page
     qtbot.waitUntil(lambda: page.inside.inside is not None)
-    assert page.layer == "conv1" and page.inside.inside.weights.startswith("fresh weights, seed ")
+    assert page.layer == "conv1" and page.inside.inside.weights == "weights untrained, drawn with seed 0"
     assert page.inside.grid.count == page.inside.inside.channels.count

@@ -21,17 +21,19 @@ def counted(number: int, one: str, many: str = "") -> str:
     return f"{grouped_digits(number)} {one if number == 1 else many or one + 's'}"
 
 
-def share(part: int, whole: int) -> str:
-    """What `part` is of `whole`, in per cent; "" if there is no whole.
+def share(part: float, whole: float) -> str:
+    """What `part` is of `whole`, in per cent; "" if there is no whole. Only nothing is 0 %, and only all is 100 %.
 
-    >>> share(18496, 1277642), share(1, 1000000), share(0, 5), share(5, 5)
-    ('1.4 %', '< 0.1 %', '0 %', '100 %')
+    >>> share(18496, 1277642), share(1, 1000000), share(0, 5), share(5, 5), share(9999, 10000)
+    ('1.4 %', '< 0.1 %', '0 %', '100 %', '> 99.9 %')
     """
     if whole <= 0:
         return ""
     percent = 100 * part / whole
     if 0 < percent < 0.1:
         return "< 0.1 %"
+    if 99.9 < percent < 100:
+        return "> 99.9 %"
     return f"{percent:.1f} %".replace(".0 %", " %")
 
 

@@ -15,6 +15,7 @@ from app.autograd.grouping import LayerGroup
 from app.autograd.steps import FanIn, GradStats, StepRecord
 from app.autograd.tape import Tape, TapeEdge, TapeNode
 from app.drawing import shape_text
+from app.views import numbers
 from app.views.autograd.inspector import cell, note
 from app.views.autograd.played_graph import fan_ins_of
 from app.views.autograd.player import Player
@@ -141,7 +142,7 @@ class GradientSections:
 def _norm_row(name: str, where: str, stats: GradStats) -> QWidget:
     place = f"{where} {shape_text(stats.shape)}".strip()
     return _bar_row(name, place, stats.unscaled, f"largest {figure(stats.absmax)}, mean {figure(stats.mean)}, "
-                    f"{100 * stats.zeros:.1f} % exactly 0, {stats.dtype}")  # fmt: skip
+                    f"{numbers.share(stats.zeros, 1)} exactly 0, {stats.dtype}")  # fmt: skip
 
 
 def _bar_row(name: str, where: str, norm: float, tip: str = "") -> QWidget:

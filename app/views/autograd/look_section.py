@@ -13,6 +13,7 @@ from shiboken6 import isValid
 from app.autograd.grouping import LayerGroup
 from app.autograd.tape import Tape, TapeNode
 from app.playback_thread import Edit, Looked
+from app.views import numbers
 from app.views.autograd.inspector import note
 from app.views.autograd.player import Player
 from app.views.theme import current, font, mix
@@ -196,7 +197,8 @@ class LookSections:
         section = self._section
         assert section is not None
         section.set_caption(f"norm {figure(stats.unscaled)}")
-        yield note(f"largest {figure(stats.absmax)} · mean {figure(stats.mean)} · {100 * stats.zeros:.1f} % exactly 0")
+        zeros = numbers.share(stats.zeros, 1)
+        yield note(f"largest {figure(stats.absmax)} · mean {figure(stats.mean)} · {zeros} exactly 0")
         if stats.nonfinite:
             yield label(f"{look.nan:,} NaN, {look.positive_inf + look.negative_inf:,} infinite", "caption", "error")
         if look.leading:

@@ -10,7 +10,7 @@ from PySide6.QtGui import QColor, QFontMetricsF, QKeyEvent, QMouseEvent, QPainte
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app.training.evaluated import Evaluation
-from app.views import theme
+from app.views import numbers, theme
 from app.views.training import figures
 from app.views.widgets.painting import start
 
@@ -116,7 +116,7 @@ class ConfusionMatrix(QWidget):
         assert found is not None and found.confusion is not None
         true, called = cell
         count, row = int(found.confusion[cell]), int(found.confusion[true].sum())
-        share = f" ({count / row:.1%} of it)" if row else ""
+        share = f" ({numbers.share(count, row)} of it)" if row else ""
         what = "rightly called so" if true == called else f"called {found.name(called)}"
         return f"{figures.count(count)} of class {found.name(true)} {what}{share}"
 

@@ -48,12 +48,16 @@ def count(value: int) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share of 0 to 1 in percent with two decimals, without the sign.
+    """A share of 0 to 1 in percent with two decimals, without the sign. Only nothing is 0.00, and only all is 100.00.
 
-    >>> percent(0.98623), percent(None)
-    ('98.62', '–')
+    >>> percent(0.98623), percent(None), percent(1e-6), percent(0.99999), percent(1.0)
+    ('98.62', '–', '< 0.01', '> 99.99', '100.00')
     """
-    return "–" if share is None else f"{100 * share:.2f}"
+    if share is None:
+        return "–"
+    if 0 < share < 0.0001:
+        return "< 0.01"
+    return "> 99.99" if 0.9999 < share < 1 else f"{100 * share:.2f}"
 
 
 def looking(spent: float, seconds: float, steps: int) -> str:

@@ -16,7 +16,7 @@ from app.training.history import History
 from app.training.layer_history import LayerTable
 from app.training.lost import lost_over
 from app.training.verdict import verdict
-from app.views import theme
+from app.views import numbers, theme
 from app.views.training import figures
 from app.views.training.axis import FigureAxis
 from app.views.training.charts import Chart
@@ -344,7 +344,7 @@ class GradientMap(Chart):
         if np.isnan(value):
             return None, name, QUANTITIES[self._quantity].absent
         color = theme.heat(self._bounds.place(value)) if self._bounds else None
-        return color, name, f"{100 * value:.0f} %" if self._quantity == "dead" else figures.figure(value)
+        return color, name, numbers.share(value, 1) if self._quantity == "dead" else figures.figure(value)
 
     def note_at(self, index: int) -> str:
         """The step that the shown figures were measured at."""
