@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 import msgspec
 
-from app import file_lock, project_file
+from app import file_lock, leftovers, project_file
 from app.project import Project
 from app.runs import layers_kept, tables
 from app.runs import record as records
@@ -151,6 +153,41 @@ def move(kept: Kept, folder: Path) -> Kept:
     shutil.move(kept.folder, target)
     moved = Kept(target, kept.record)
     return moved if number == kept.record.number else changed(moved, number=number)
+
+
+def copy(kept: Kept, folder: Path) -> Kept | None:
+    """Put a copy of a run into another folder of runs, whole or not at all; None if it has that run already.
+
+    Checkpoints, which are never written in place, are the same files on the disk where the file system can do so.
+    Raises RunError for one that goes on, and OSError.
+    """
+    if kept.goes_on:
+        raise RunError(f"{kept.record.title} goes on. Stop it first.")
+    if any(_is_of(there.record, kept.record) for there in listed(folder)):
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    leftovers.sweep(folder)
+    temporary = folder / f"{leftovers.FOLDER}{leftovers.owner()}-{kept.folder.name}"
+    try:
+        shutil.copytree(kept.folder, temporary, copy_function=_copied, ignore=shutil.ignore_patterns(LOCK))
+        return move(Kept(temporary, kept.record), folder)
+    except shutil.Error as error:  # of several files, each with its reason
+        raise OSError(str(error.args[0][0][2])) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _is_of(a: Record, b: Record) -> bool:
+    """Whether two records tell of one run, whatever its number and its name are."""
+    return msgspec.structs.replace(a, number=b.number, name=b.name) == b
+
+
+def _copied(file: str, target: str) -> str:
+    if Path(file).suffix == ".pt":
+        with suppress(OSError):
+            os.link(file, target)
+            return target
+    return str(shutil.copy2(file, target))
 
 
 def project_of(kept: Kept) -> Project:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal, SignalInstance
@@ -18,10 +19,14 @@ from app.runs.recorder import Recorder, Watcher
 from app.runs.store import Kept
 from app.settings import Settings
 from app.training.job import Job
+from app.views.errand import Errand
+from app.views.numbers import counted
 
 
 class RunsKeeper(QObject):
     """Beside the project's file; of a project that has none in a folder of the person's, until it is saved.
+
+    A project that is saved as another file takes copies of its runs along, and the first file keeps its own.
 
     `listed(list of Kept)` comes when the list was read anew, the newest first; `refused(title, reason)` and
     `said(title, detail)` are words for the person.
@@ -37,9 +42,10 @@ class RunsKeeper(QObject):
         self._made: list[Path] = []  # runs of a project without a file, which move when it is saved
         self._busy: Callable[[], bool] = lambda: False
         self._waiting = False
+        self._left: Path | None = None  # the runs of the file that the project was until it was saved as another
         self._word: tuple[SignalInstance, str, str] | None = None
         self.event_files = False  # whether a run writes TensorBoard's as it goes on
-        self.folder = self._home()
+        self.folder, self._own = self._home(), self._beside
         document.replaced.connect(self._replaced)
         document.path_changed.connect(self._path_changed)
 
@@ -108,7 +114,7 @@ class RunsKeeper(QObject):
         """What waited for the end of a run is done."""
         if self._waiting:
             self._waiting = False
-            self._move()
+            self._follow()
         self.refresh()
 
     @property
@@ -136,20 +142,43 @@ class RunsKeeper(QObject):
         return self._spare
 
     def _replaced(self, _project: object) -> None:
-        self._made, self._waiting = [], False
-        self.folder = self._home()
+        self._made, self._waiting, self._left = [], False, None
+        self.folder, self._own = self._home(), self._beside
         self.refresh()
 
     def _path_changed(self, _path: object) -> None:
         home = self._home()
         if home == self.folder:
             return
-        self.folder = home
-        if self._made and self._busy():
+        if self._own:
+            self._left = self.folder
+        self.folder, self._own = home, self._beside
+        if (self._made or self._left is not None) and self._busy():
             self._waiting = True
-        elif self._made:
-            self._move()
+        else:
+            self._follow()
         self.refresh()
+
+    def _follow(self) -> None:
+        """Bring the runs to the file that the project has now: those of no file move, those of another are copied."""
+        if self._made:
+            self._move()
+        if self._own and self._left is not None:
+            source, self._left, target = self._left, None, self.folder
+            copying = Errand(lambda _tell: _copied(source, target))
+            copying.ended.connect(partial(self._have_followed, source, target))
+            copying.begin()
+
+    def _have_followed(self, source: Path, target: Path, answer: tuple[int, str] | Failure) -> None:
+        count, problem = (0, str(answer.error)) if isinstance(answer, Failure) else answer
+        name = f"{target.stem}.tape"
+        if problem:
+            words = f"{problem.rstrip('.')}. They are still in {source}."
+            self.refused.emit(f"Not all runs were copied beside {name}", words)
+        elif count:
+            self.said.emit(f"Copied {counted(count, 'run')} beside {name}", f"{source} keeps its own.")
+        if target == self.folder:
+            self.refresh()
 
     def _move(self) -> None:
         """The runs of a project that had no file go where it was saved."""
@@ -164,6 +193,17 @@ class RunsKeeper(QObject):
 
 def _listed(folders: tuple[Path, ...]) -> list[Kept]:
     return [kept for folder in folders for kept in store.listed(folder)]
+
+
+def _copied(source: Path, target: Path) -> tuple[int, str]:
+    """Copy the runs of a folder into another; how many, and what went wrong, "" if nothing did."""
+    count, problem = 0, ""
+    for kept in reversed(store.listed(source)):
+        try:
+            count += store.copy(kept, target) is not None
+        except (OSError, RunError) as error:
+            problem = str(error)
+    return count, problem
 
 
 def _moved(folders: tuple[Path, ...], target: Path) -> str:
