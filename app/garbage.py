@@ -10,6 +10,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+OFTEN = 10  # middle searches after which Python makes a full one by itself
+_NEVER = 2**31 - 1
+
 _lock = threading.Lock()
 _waiting = 0
 
@@ -33,3 +36,14 @@ def put_off() -> Iterator[None]:
                 _waiting -= 1
                 if not _waiting:
                     gc.enable()
+
+
+def leave_to_us(ours: bool) -> None:
+    """Make full searches only when somebody calls `gc.collect`, or, if not `ours`, when Python wants to."""
+    young, middle, _ = gc.get_threshold()
+    gc.set_threshold(young, middle, _NEVER if ours else OFTEN)
+
+
+def overdue() -> float:
+    """How often Python would have begun a full search since the last one."""
+    return gc.get_count()[2] / OFTEN

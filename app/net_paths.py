@@ -62,6 +62,8 @@ class Layers:
         for name in innermost_first(self._blocks):
             if not found.isdisjoint(used(self._blocks[name].graph)):
                 found.add(name)
+        if not found and not any(node.frozen for node in self._graph.nodes.values()):
+            return iter(())
         holding = {name: self._blocks[name] for name in found}
         return (layer.path for layer in self._walk(holding, frozen_ones=False) if layer.frozen and layer.trains)
 

@@ -33,6 +33,7 @@ from app.training.job import Job, JobError, check_data
 
 UNREAD = "The data have not been read yet"
 FEW = 64  # nodes; whether a net is small is asked of no larger ones
+_KEEPING = SOFTMAXES | ACTIVATIONS  # what gives the shape that it takes
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
@@ -303,6 +304,6 @@ def _last_linear(graph: Graph, output: str) -> str | None:
         node = graph.owner(edges[0].source)
         if node.op == "nn.Linear" and node.repeat == 1:
             return edges[0].source
-        if plain_name(node.op) not in SOFTMAXES | ACTIVATIONS and not plain_name(node.op).endswith("dropout"):
+        if plain_name(node.op) not in _KEEPING and not plain_name(node.op).endswith("dropout"):
             return None
         at = edges[0].source

@@ -556,7 +556,7 @@ def test_enter_goes_in_and_alt_enter_to_the_form(hand: Hand) -> None:
 
 def test_the_menu_of_a_node_has_what_can_be_done_with_it(hand: Hand) -> None:
     def words() -> list[str]:
-        return [action.text().replace("&", "").rstrip("…") for action in hand.canvas.more_actions]
+        return [action.text().replace("&", "").rstrip("…") for action in hand.canvas.more_actions()]
 
     hand.make(*UNIT)
     assert words() == ["Make Block", "Go In", "Edit Parameters of the Instance", "Expand Block", "Make Unique",

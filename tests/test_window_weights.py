@@ -148,9 +148,9 @@ def test_replacing_the_last_layer_lets_its_start_weights_go_and_is_one_step(qtbo
     settled(qtbot, window)
     project = window.document.project
     head = head_edits.last_layer(project, catalog())
-    assert window.actions_by_key["replace-last"] not in window.canvas.more_actions
+    assert window.actions_by_key["replace-last"] not in window.canvas.more_actions()
     window.selection.set([head.node])
-    assert window.actions_by_key["replace-last"] in window.canvas.more_actions
+    assert window.actions_by_key["replace-last"] in window.canvas.more_actions()
     window.actions_by_key["replace-last"].trigger()
     ask = window.block_control.ask
     ask.field.setText("many")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 from app.frozen import FrozenMap
@@ -92,12 +93,12 @@ class Graph:
     @cached_property
     def incoming(self) -> dict[str, tuple[Edge, ...]]:
         """Edges by target, in port and index order."""
-        return _grouped(self.edges, lambda edge: edge.target)
+        return _grouped(self.edges, attrgetter("target"))
 
     @cached_property
     def outgoing(self) -> dict[str, tuple[Edge, ...]]:
         """Edges by source."""
-        return _grouped(self.edges, lambda edge: edge.source)
+        return _grouped(self.edges, attrgetter("source"))
 
     @cached_property
     def ops(self) -> tuple[str, ...]:
@@ -235,11 +236,16 @@ def _without_ties(node: Node, gone: set[str]) -> Node:
     return node if len(left) == len(node.tied) else replace(node, tied=FrozenMap(left))
 
 
+_PLACE = attrgetter("port", "index")
+
+
 def _grouped(edges: Iterable[Edge], key: Any) -> dict[str, tuple[Edge, ...]]:
     groups: dict[str, list[Edge]] = {}
     for edge in edges:
         groups.setdefault(key(edge), []).append(edge)
-    return {name: tuple(sorted(group, key=lambda e: (e.port, e.index))) for name, group in groups.items()}
+    return {
+        name: tuple(sorted(group, key=_PLACE) if len(group) > 1 else group) for name, group in groups.items()
+    }
 
 
 def merged(graph: Graph, piece: Graph) -> tuple[Graph, dict[str, str]]:

@@ -55,8 +55,9 @@ def one_level(project: Whole, name: str, nodes: Collection[str] | None = None) -
 
 def instances_on(project: Whole, name: str) -> frozenset[str]:
     """The nodes of a sheet that can be unfolded."""
-    nodes = sheet_named(project, name).graph.nodes.values()
-    return frozenset(node.id for node in nodes if block_of(node.op) in project.blocks)
+    graph = sheet_named(project, name).graph
+    ops = {op for op in graph.ops if block_of(op) in project.blocks}
+    return frozenset(node.id for node in graph.nodes.values() if node.op in ops) if ops else frozenset()
 
 
 def with_unfolded(

@@ -107,8 +107,8 @@ class BlockControl(QObject):
         for key, on in wants.items():
             actions[f"block.{key}"].setEnabled(on)
         keys = ("make", "in", "params", "expand", "unique", "repeat", "save") if one else ("make", "repeat", "expose")
-        window.canvas.more_actions = [actions[f"block.{key}"] for key in keys if wants[key]]
-        window.canvas.more_actions += window.head_control.offered(actions, node)
+        offered = [actions[f"block.{key}"] for key in keys if wants[key]]
+        window.canvas.more_actions = lambda: [*offered, *window.head_control.offered(actions, node)]
 
     # --- Making and taking apart
 

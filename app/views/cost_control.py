@@ -64,6 +64,9 @@ class CostControl(QObject):
         return asked is not None and asked[0] is window.document.project.graph and asked[1] is window.catalog.now
 
     def _ask(self) -> None:
+        if self._window.canvas.growth.active:
+            self._rest.start()
+            return
         asked = (self._window.document.project.graph, self._window.catalog.now)
         self._window.background.ask("cost", _cost, *asked, on_answer=partial(self._answered, asked))
 

@@ -18,7 +18,6 @@ from app.views.later import when_done
 from app.views.training.inside_card import CHOOSE
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
     from app.export.weights_choice import ExportWeights
     from app.runs.store import Kept
     from app.views.main_window import MainWindow
@@ -45,14 +44,13 @@ class LayerControl(QObject):
         window.network_selection.changed.connect(self._selected)
         window.session.runStarted.connect(self._run_started)
         window.session.progressed.connect(self.page.refresh)
-        window.live.analysed.connect(self._analysed)
+        window.page_links.later.add(self._show_layers)
         window.runs.runChosen.connect(self._show_run)
         window.runs.keptChosen.connect(self._show_kept)
         window.runs_keeper.listed.connect(self._listed)
         window.document.replaced.connect(self._replaced)
         window.bottom.pane.shown.connect(lambda _key: self._rest.start())
-        if window.live.analysis is not None:
-            self._analysed(window.live.analysis)
+        self._show_layers()
         run = window.newest_weights.run
         if run is not None:
             self._show_run(run)
@@ -87,8 +85,9 @@ class LayerControl(QObject):
 
     # -- the layer ----------------------------------------------------------------------------------------------------
 
-    def _analysed(self, analysis: Analysis) -> None:
-        if analysis.source.modules:
+    def _show_layers(self) -> None:
+        analysis = self._window.live.analysis
+        if analysis is not None and analysis.source.modules:
             self.page.set_layers(tuple(dict.fromkeys(path for path in analysis.source.modules.values() if path)))
 
     def _run_started(self, run: Run) -> None:

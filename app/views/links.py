@@ -11,8 +11,10 @@ from app.builder.catalog import catalog
 from app.project import Project
 from app.views.block_menu import show_op_menu
 from app.views.saving_control import SavingControl
+from app.views.turns import Turns
 from app.views.widgets.focus import FocusHome
 
+FEW = 300  # nodes; of a net with more, one view a turn hears what is known of it
 OLD_FORMAT = "It was of an older format, which this version saves over with a newer one."
 
 if TYPE_CHECKING:
@@ -127,6 +129,8 @@ class Links(QObject):
 
     def _analysis(self) -> None:
         window, live = self._window, self._window.live
+        self._told = Turns(self, self._tell_canvas, self._tell_inspector, self._tell_problems)
+        window.canvas.growth.busy.connect(live.hold)
         live.torch_loaded.connect(self._torch_loaded)
         live.torch_failed.connect(self._torch_failed)
         live.shapes_ready.connect(self._shapes_ready)
@@ -159,14 +163,28 @@ class Links(QObject):
 
     def _analysed(self, analysis: Analysis) -> None:
         window = self._window
-        in_front = window.live.in_front
-        if in_front is not None:
-            window.canvas.set_analysis(in_front)
-            window.inspector.set_analysis(in_front)
-        window.problems_panel.set_analysis(analysis)
-        self._problem_count(*window.problems_panel.counts)
+        if len(analysis.graph.nodes) <= FEW:
+            self._told.now()
+        else:
+            self._told.begin()
         window.status.set_checked(analysis.milliseconds)
         window.status.set_parameters(analysis.total_parameters)
+
+    def _tell_canvas(self) -> None:
+        in_front = self._window.live.in_front
+        if in_front is not None and self._window.live.up_to_date:
+            self._window.canvas.set_analysis(in_front)
+
+    def _tell_inspector(self) -> None:
+        in_front = self._window.live.in_front
+        if in_front is not None and self._window.live.up_to_date:
+            self._window.inspector.set_analysis(in_front)
+
+    def _tell_problems(self) -> None:
+        window, analysis = self._window, self._window.live.analysis
+        if analysis is not None and window.live.up_to_date:
+            window.problems_panel.set_analysis(analysis)
+            self._problem_count(*window.problems_panel.counts)
 
     def _analysis_failed(self, failure: Failure) -> None:
         self._window.show_unexpected(f"The drawing could not be checked: {failure.error}", failure.traceback)

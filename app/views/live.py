@@ -54,9 +54,10 @@ Question = tuple[Graph, Catalog, Way]
 KNOWN = 8  # answers that are kept
 # Milliseconds in which the window shows the shapes before the rest is asked for: what a worker does slows painting.
 BREATH = 10
-# Turns of the event loop that another project has to be painted in before a worker begins to look at it: the two would
-# take the interpreter from each other.
+# Turns of the event loop that another project, or an edit of a large one, has to be painted in before a worker begins
+# to look at it: the two would take the interpreter from each other.
 TURNS = 6
+LARGE = 300  # nodes
 
 
 def _shapes(graph: Graph, ops: Catalog, way: Way, earlier: Analysis | None) -> Analysis:
@@ -65,14 +66,28 @@ def _shapes(graph: Graph, ops: Catalog, way: Way, earlier: Analysis | None) -> A
     return shapes_first(graph, ops, way, earlier)
 
 
-def _analyse(graph: Graph, ops: Catalog, way: Way, shapes: Analysis, start: StartWeights | None) -> Analysis:
+@dataclass(frozen=True)
+class Preflight:
+    """What stands between a project and a run besides its net, by what was known of the data at `look`."""
+
+    project: Project
+    look: int
+    problems: tuple[Problem, ...]
+
+
+def _analyse(
+    graph: Graph, ops: Catalog, way: Way, shapes: Analysis, project: Project, look: int
+) -> tuple[Analysis, Preflight]:
     from app.builder.analysis import analyse
 
     analysis = analyse(graph, ops, way, shapes)
+    found: tuple[Problem, ...] = ()
     if analysis.runnable:
-        start_weights.problems(start, analysis.source)  # remembered, for the window does not wait for it
-        preflight.small_cost(graph, ops)  # likewise
-    return analysis
+        # The window remembers all of it: of a large net it takes too long to wait for.
+        start_weights.problems(project.training.start, analysis.source)
+        preflight.small_cost(graph, ops)
+        found = preflight.problems(project, analysis)
+    return analysis, Preflight(project, look, found)
 
 
 class Live(QObject):
@@ -109,8 +124,10 @@ class Live(QObject):
         self._found_later: tuple[Problem, ...] = ()  # problems of the last answer that its shapes alone did not tell
         self._answered_question: Question | None = None
         # Answers of late: what undo and redo come back to is known already, and no worker slows the painting.
-        self._known: deque[tuple[Question, StartWeights | None, Analysis]] = deque(maxlen=KNOWN)
-        self._recalled: Analysis | None = None
+        self._known: deque[tuple[Question, StartWeights | None, Analysis, Preflight]] = deque(maxlen=KNOWN)
+        self._recalled: tuple[Analysis, Preflight] | None = None
+        self._preflight: Preflight | None = None
+        self._look = 0  # how often something else was read of the data
         self._recall = QTimer(self)
         self._recall.setSingleShot(True)
         self._recall.setInterval(0)
@@ -120,6 +137,8 @@ class Live(QObject):
         self._breath.setInterval(BREATH)
         self._breath.timeout.connect(self._ask_rest)
         self._turns = 0
+        self._held = False
+        self._waits = ""  # what is asked once it may be: "all" or the "rest"
         self._first_look = QTimer(self, interval=0, timeout=self._turn)
         document.replaced.connect(self._replaced)
         document.changed.connect(self._changed)
@@ -156,6 +175,7 @@ class Live(QObject):
 
     def refresh(self) -> None:
         """More is known of the data than before: ask again what stands between the project and a run."""
+        self._look += 1
         self._tell()
 
     def _question(self) -> Question:
@@ -182,11 +202,29 @@ class Live(QObject):
 
     def _changed(self, before: Project, after: Project) -> None:
         if before.graph is not after.graph:
-            self._ask()
+            if len(after.graph.nodes) > LARGE:
+                self._wait_a_little()
+            else:
+                self._ask()
         elif before.data != after.data or before.training != after.training:
             self._tell()
 
+    def hold(self, on: bool) -> None:
+        """Ask nothing while the window has much to draw, as of a large sheet that comes in turns."""
+        self._held = on
+        waits, self._waits = self._waits, self._waits if on else ""
+        if not on and waits == "all":
+            self._ask()
+        elif not on and waits == "rest":
+            self._breath.start()
+
     def _replaced(self, _project: Project) -> None:
+        self._wait_a_little()
+
+    def _wait_a_little(self) -> None:
+        self._breath.stop()
+        self._recall.stop()
+        self._waits = ""
         for key in ("shapes", "analysis"):
             self._background.forget(key)
         self._turns = TURNS
@@ -199,9 +237,12 @@ class Live(QObject):
             self._ask()
 
     def _ask(self) -> None:
-        if self.torch is not None and not self._turns and not self.up_to_date:
+        if self._held:
+            self._waits = "all"
+        elif self.torch is not None and not self._turns and not self.up_to_date:
             self._breath.stop()
             self._recall.stop()
+            self._waits = ""
             for key in ("shapes", "analysis"):
                 self._background.forget(key)
             question = self._question()
@@ -214,19 +255,32 @@ class Live(QObject):
                 on_answer=partial(self._shaped, question), on_error=self.analysis_failed.emit,
             )  # fmt: skip
 
-    def _known_of(self, question: Question) -> Analysis | None:
+    def _known_of(self, question: Question) -> tuple[Analysis, Preflight] | None:
         start = self._document.project.training.start
-        for (graph, ops, way), then, analysis in self._known:
+        for (graph, ops, way), then, analysis, more in self._known:
             if graph is question[0] and ops is question[1] and way == question[2] and then == start:
-                return analysis
+                return analysis, more
         return None
+
+    @property
+    def _still_recalled(self) -> tuple[Analysis, Preflight] | None:
+        """What was recalled, if it is still what would be."""
+        known = self._known_of(self._question()) if self._recalled is not None else None
+        return known if known is not None and self._recalled is not None and known[0] is self._recalled[0] else None
 
     def _show_recalled(self) -> None:
         """What the canvas shows first, as for an answer that had to be worked out."""
-        analysis = self._recalled
-        if analysis is not None and analysis is self._known_of(self._question()):
-            self._shapes = analysis
-            self.shapes_ready.emit(analysis)
+        recalled = self._still_recalled
+        if recalled is not None:
+            self._shapes = recalled[0]
+            self.shapes_ready.emit(recalled[0])
+            self._breathe()
+
+    def _breathe(self) -> None:
+        """Ask for the rest soon; while much is drawn, once it is."""
+        if self._held:
+            self._waits = "rest"
+        else:
             self._breath.start()
 
     def _shaped(self, question: Question, shapes: Analysis) -> None:
@@ -235,25 +289,25 @@ class Live(QObject):
             self._shapes = shapes
             later = () if shapes.errors else self._found_later
             self.shapes_ready.emit(replace(shapes, problems=(*shapes.problems, *later)) if later else shapes)
-            self._breath.start()
+            self._breathe()
 
     def _ask_rest(self) -> None:
-        recalled, self._recalled = self._recalled, None
-        if recalled is not None and recalled is self._known_of(self._question()):
-            self._bare, self._answered_question = recalled, self._question()
+        recalled, self._recalled = self._still_recalled, None
+        if recalled is not None:
+            (self._bare, self._preflight), self._answered_question = recalled, self._question()
             self._tell()
             return
         question, shapes = self._question(), self._shapes
         if shapes is not None and shapes.graph is question[0]:
             self._background.ask(
-                "analysis", _analyse, *question, shapes, self._document.project.training.start,
+                "analysis", _analyse, *question, shapes, self._document.project, self._look,
                 on_answer=partial(self._answered, question), on_error=self.analysis_failed.emit,
             )  # fmt: skip
 
-    def _answered(self, question: Question, analysis: Analysis) -> None:
+    def _answered(self, question: Question, answer: tuple[Analysis, Preflight]) -> None:
         if self._answers(question):
-            self._bare, self._answered_question = analysis, question
-            self._known.append((question, self._document.project.training.start, analysis))
+            (self._bare, self._preflight), self._answered_question = answer, question
+            self._known.append((question, self._document.project.training.start, *answer))
             self._tell()
 
     def _tell(self) -> None:
@@ -261,7 +315,11 @@ class Live(QObject):
         bare = self._bare
         if bare is None or not self._answers(self._answered_question):
             return
-        more = preflight.problems(self._document.project, bare) if bare.runnable else ()
+        project, known, more = self._document.project, self._preflight, ()
+        if known is not None and known.project is project and known.look == self._look:
+            more = known.problems
+        elif bare.runnable:
+            more = preflight.problems(project, bare)
         self.analysis = replace(bare, problems=(*bare.problems, *more))
         told = {id(problem) for problem in self._shapes.problems} if self._shapes is not None else set()
         self._found_later = tuple(problem for problem in self.analysis.problems if id(problem) not in told)

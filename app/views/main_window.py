@@ -26,6 +26,7 @@ from app.views.docks import PageHeights, TabbedDock, TabbedPane
 from app.views.files import Files, project_in
 from app.views.furnish import furnishing, load_modules
 from app.views.head_control import HeadControl
+from app.views.housekeeping import Housekeeping
 from app.views.import_control import ImportControl
 from app.views.inspector.inspector import Inspector
 from app.views.layer_links import LayerLinks
@@ -111,6 +112,7 @@ class MainWindow(QMainWindow):
         self.selection = Selection(self)
         self.network_selection = NetworkSelection(self.selection, self.place, self)
         self.background = Background(self)
+        self.housekeeping = Housekeeping(self)
         self.live = Live(self.document, self.background, self.catalog, self.place, self)
         self.session = RunSession(self)
         self._make_views()
@@ -214,6 +216,7 @@ class MainWindow(QMainWindow):
     def start(self) -> None:
         """Make the other pages, one at a time so that the window answers in between, and load torch behind it."""
         self.status.set_torch("Loading PyTorch…")
+        self.housekeeping.begin()
         self.background.ask("pages", load_modules, on_answer=self._furnish_one, on_error=self._furnish_one)
 
     def furnish(self) -> None:
@@ -356,6 +359,7 @@ class MainWindow(QMainWindow):
             self.page_links.close()
         self.background.close()
         self.recovery.close()
+        self.housekeeping.end()
         event.accept()
 
     def _may_stop_run(self) -> bool:

@@ -6,17 +6,19 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, QTimer
+from PySide6.QtCore import QObject
 
 from app.project import Project
 from app.views.dialogs.download import DownloadDialog
 from app.views.training.gradients import GradientOverlay
+from app.views.turns import Turns
 
 if TYPE_CHECKING:
     from app.views.live import Torch
     from app.views.main_window import MainWindow
     from app.views.training.session import Run
 
+FEW = 300  # nodes; of a net with more, one page a turn hears what is known of it
 STRIPS = 1.0  # seconds between two paintings of the gradient strips
 MOVED_ON = "The drawing has moved on"
 
@@ -37,22 +39,21 @@ class PageLinks(QObject):
         self._window = window
         self._painted = 0.0
         self._gradients: GradientOverlay | None = None
-        self._later = QTimer(self)
-        self._later.setSingleShot(True)
-        self._later.timeout.connect(self._show_analysis)
+        # Once the canvas has been told: all at once would hold the window for the sum of them.
+        self.later = Turns(self, self._show_code, self._show_fit, self._show_layers, self._show_outline)
         self._pages()
         self._runs()
         self._words()
         if window.live.torch is not None:
             self._torch_loaded(window.live.torch)
-        self._show_analysis()
+        self.later.now()
 
     # -- code, outline, autograd --------------------------------------------------------------------------------------
 
     def _pages(self) -> None:
         window = self._window
         window.live.torch_loaded.connect(self._torch_loaded)
-        window.live.analysed.connect(lambda _analysis: self._later.start(1))
+        window.live.analysed.connect(lambda analysis: self.later.begin(len(analysis.graph.nodes) <= FEW))
         window.document.replaced.connect(self._project_replaced)
         window.outline.jump_requested.connect(window.show_node)
         window.network_selection.changed.connect(self._selected)
@@ -73,17 +74,25 @@ class PageLinks(QObject):
     def _torch_loaded(self, torch: Torch) -> None:
         self._window.training_form.set_devices(torch.devices)
 
-    def _show_analysis(self) -> None:
-        """Once the canvas has been told: all at once would hold the window for the sum of them."""
+    def _show_code(self) -> None:
         window, analysis = self._window, self._window.live.analysis
-        if analysis is None:
-            return
-        in_front = window.live.in_front
-        window.code.set_source(in_front.source if in_front is not None else analysis.source.within(window.place.path))
-        window.room.set_source_text(analysis.source.text)
-        window.training_form.set_analysis(analysis)
-        if in_front is not None:
-            window.outline.set_analysis(in_front)
+        if analysis is not None:
+            in_front = window.live.in_front
+            here = in_front.source if in_front is not None else analysis.source.within(window.place.path)
+            window.code.set_source(here)
+            window.room.set_source_text(analysis.source.text)
+
+    def _show_fit(self) -> None:
+        if self._window.live.analysis is not None:
+            self._window.training_form.set_fit(self._window.live.analysis)
+
+    def _show_layers(self) -> None:
+        if self._window.live.analysis is not None:
+            self._window.training_form.set_layers(self._window.live.analysis)
+
+    def _show_outline(self) -> None:
+        if self._window.live.in_front is not None:
+            self._window.outline.set_analysis(self._window.live.in_front)
 
     def _project_replaced(self, _project: Project) -> None:
         """The tape and the curves were another project's; a run that still goes on keeps its curves."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ROW = 46
 MOST = 200
-AT_ONCE, A_TURN = 10, 8  # rows that are made at once, and in a turn of the event loop after that
+AT_ONCE, A_TURN = 10, 3  # rows that are made at once, and in a turn of the event loop after that
 _NAME_LEFT, _NAME_LEAST, _NAME_MOST = 58, 60, 180
 _STATES = {"error": ("error", "error"), "warning": ("warning", "warn"), "info": ("info", "text3")}
 
@@ -84,6 +84,15 @@ class ProblemRow(QWidget):
         self.more = icon_button("more", "More about this problem")
         self.more.clicked.connect(lambda: self._open_menu(self.more.mapToGlobal(self.more.rect().bottomLeft())))
         row.addWidget(self.more)
+
+    @property
+    def key(self) -> tuple[str, str | None, str]:
+        """What tells it from the others, as a rule."""
+        return self.problem.message, self.problem.node, self._name
+
+    def shows(self, problem: Problem, name: str, category: str) -> bool:
+        """Whether it says just this."""
+        return (self._name, self._category) == (name, category) and self.problem == problem
 
     def natural_name_width(self) -> int:
         return int(min(max(TextLine(self._name, "message").width + 12, _NAME_LEAST), _NAME_MOST))
@@ -190,7 +199,7 @@ class ProblemsPanel(QWidget):
         self._shown: tuple[tuple[Problem, str], ...] | None = None
         self._counts = (0, 0)
         self.rows: list[ProblemRow] = []
-        self._waiting: Iterator[tuple[Problem, str]] = iter(())
+        self._waiting: Iterator[tuple[int, Problem, str]] = iter(())
         self._turn = QTimer(self, singleShot=True, interval=1, timeout=lambda: self._add(A_TURN))
         self._filling: Analysis | None = None
         self.ok_line = label("", "label", "text3", wrap=True)
@@ -245,32 +254,45 @@ class ProblemsPanel(QWidget):
 
     def _fill(self, analysis: Analysis, shown: tuple[tuple[Problem, str], ...]) -> None:
         focused = next((i for i, row in enumerate(self.rows) if focus_in(row)), None)
-        for row in self.rows:
-            self._column.removeWidget(row)
-            row.hide()
-            row.deleteLater()
-        self.rows = []
-        self._waiting = iter(shown[:MOST])
+        self._waiting = iter(self._let_go(shown[:MOST], analysis))
         self._turn.stop()
         self._filling = analysis
-        self._add(max(AT_ONCE, 0 if focused is None else focused + 1))
+        self._add(max(AT_ONCE, 0 if focused is None else focused + 1 - len(self.rows)))
         if focused is not None and self.rows:  # the row that was mended is gone; stay in the list
             self.rows[min(focused, len(self.rows) - 1)].setFocus()
         self._mark()
+
+    def _let_go(self, shown: tuple[tuple[Problem, str], ...], analysis: Analysis) -> list[tuple[int, Problem, str]]:
+        """Take away the rows that say what is not said any more; returns what has no row yet, with its place."""
+        places = {(each.message, each.node, name): place for place, (each, name) in enumerate(shown)}
+        kept: dict[int, ProblemRow] = {}
+        last = -1
+        for row in self.rows:
+            place = places.get(row.key, -1)
+            if place > last and row.shows(*shown[place], self._category(analysis, *shown[place])):
+                kept[place], last = row, place
+                continue
+            self._column.removeWidget(row)
+            row.hide()
+            row.deleteLater()
+        self.rows = list(kept.values())
+        return [(place, *each) for place, each in enumerate(shown) if place not in kept]
+
+    def _category(self, analysis: Analysis, problem: Problem, name: str) -> str:
+        node = analysis.graph.nodes[problem.node] if name and problem.node else None
+        return self._catalog.of(analysis.graph, node).category if node else ""
 
     def _add(self, count: int) -> None:
         """Make the next rows. The others come in turns: 200 at once would hold the window up."""
         analysis, first = self._filling, len(self.rows)
         assert analysis is not None
-        for problem, name in islice(self._waiting, count):
-            node = analysis.graph.nodes[problem.node] if name and problem.node else None
-            category = self._catalog.of(analysis.graph, node).category if node else ""
-            row = ProblemRow(problem, name, category)
+        for place, problem, name in islice(self._waiting, count):
+            row = ProblemRow(problem, name, self._category(analysis, problem, name))
             row.jumped.connect(lambda node, way=problem.path: self._jump(node, way))
             row.cure_requested.connect(self.cure_requested)
             row.left.connect(self._move_focus)
-            self._column.insertWidget(len(self.rows), row)
-            self.rows.append(row)
+            self._column.insertWidget(place, row)
+            self.rows.insert(place, row)
         width = max((row.natural_name_width() for row in self.rows), default=_NAME_LEAST)
         for row in self.rows:
             row.name_width = width

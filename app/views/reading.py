@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
 
 from PySide6.QtCore import QEventLoop, QObject, Qt, QTimer, Slot
 from PySide6.QtWidgets import QWidget
 
-from app import project_file, regular_files
+from app import garbage, project_file, regular_files
 from app.background import Failure
 from app.builder.blocks import with_blocks
 from app.builder.catalog import catalog
@@ -80,11 +79,8 @@ def read(path: Path, parent: QWidget) -> tuple[Project, str] | None:
 
 def _prepared(path: Path) -> tuple[Project, str]:
     """Read a file, and work out what the window would have to wait for: places, and what its blocks are as ops."""
-    gc.disable()  # a search of all that is made here for garbage would hold every thread
-    try:
+    with garbage.put_off():  # a search of all that is made here for garbage would hold every thread
         project, digest = project_file.read_with_digest(path)
         project = with_places(project)
         with_blocks(catalog(), project.blocks)
-    finally:
-        gc.enable()
     return project, digest

@@ -40,17 +40,20 @@ class Callouts:
         self.place()
 
     def _choose(self, hovered: str | None) -> str | None:
-        scene = self._canvas.scene
-        told = {node: found for node, found in scene.problems.items() if node in scene.nodes}
-        errors = [node for node, found in told.items() if found[0].severity == "error"]
+        problems, nodes = self._canvas.scene.problems, self._canvas.scene.nodes
+
+        def wrong(node: str | None) -> bool:
+            return node in problems and node in nodes and problems[node][0].severity == "error"
+
         for node in (self._canvas.selection.single, hovered):
-            if node in told:
+            if node in problems and node in nodes:
                 self._asked, self._pointed = True, node == hovered
                 return node
-        self._asked = self._pointed and self._told in errors and hovered is None  # the pointer goes to the button
-        if self._told in errors:  # stays while the pointer goes to the button
+        still = wrong(self._told)
+        self._asked = self._pointed and still and hovered is None  # the pointer goes to the button
+        if still:  # stays while the pointer goes to the button
             return self._told
-        return errors[0] if errors and self._canvas.view.zoom >= NEAR else None
+        return next(filter(wrong, problems), None) if self._canvas.view.zoom >= NEAR else None
 
     def place(self) -> None:
         """Under its node, wherever that is now; not at all while the node is out of sight."""

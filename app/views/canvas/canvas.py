@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
@@ -88,7 +88,7 @@ class Canvas(QWidget):
         self.folding = Folding(self)
         if isinstance(document, SheetDocument):
             document.make_room = self.folding.make_room
-        self.more_actions: list[QAction] = []  # of the window, for the menu of a node
+        self.more_actions: Callable[[], list[QAction]] = list  # of the window, for the menu of a node
         self._framed = False
         self._running = False
         self._gradient_bounds: tuple[str, str] | None = None

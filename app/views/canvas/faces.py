@@ -103,7 +103,9 @@ def problems_by_node(analysis: Analysis | None) -> Problems:
     for problem in analysis.problems if analysis else ():
         if problem.node is not None and problem.severity != "info":
             found[problem.node].append(problem)
-    return {node: tuple(sorted(group, key=lambda p: p.rank)) for node, group in found.items()}
+    return {
+        node: tuple(sorted(group, key=lambda p: p.rank) if len(group) > 1 else group) for node, group in found.items()
+    }
 
 
 def learnt_of(before: Analysis | None, after: Analysis) -> set[str]:

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 BUNDLE = 64
 INSIDE = 4000  # nodes of a bundle, those seen in it included
 RING = 2  # pixels of the screen
-SLICE = 0.02  # seconds of a painting for bundles that are made anew
+A_FEW = 8  # bundles that a map is made of at least
+SLICE = 0.01  # seconds of a painting for bundles that are made anew
 
 T = TypeVar("T")
 B = TypeVar("B", bound="_Bundle")
@@ -45,10 +46,31 @@ class _Bundle(Generic[T]):
         self.made = False
         self.area = QRectF()
 
+    def spoil(self) -> None:
+        """One of its items looks different."""
+        self.stale = True
+
 
 class NodeBundle(_Bundle["NodeItem"]):
     """Rectangles by colour: bodies, the blocks of their categories, rings of their states. Unfolded blocks are `frames`
     with the lines in them."""
+
+    colors: tuple[Rects, Rects] | None = None  # see `map`
+
+    def map(self, now: Theme, most: int) -> tuple[Rects, Rects]:
+        """Rectangles for a map by the colours of their categories, those with errors by theirs: first of unfolded
+        blocks, which lie under all else. When there are more than `most`, further blocks are not looked into."""
+        if self.colors is None:
+            frames, plain = self.colors = defaultdict(list), defaultdict(list)
+            for item, at, inner in _looked_into(self.members, most):
+                color = now.line2 if inner is not None else item.far_color(now)
+                color = now.error if item.face.state == "error" else color
+                (plain if inner is None else frames)[color.rgba()].append(item.body.translated(at))
+        return self.colors
+
+    def spoil(self) -> None:
+        super().spoil()
+        self.colors = None
 
     def make(self, now: Theme) -> None:
         self.frames: list[QRectF] = []
@@ -108,6 +130,10 @@ class FarItem(QGraphicsItem):
         """Nodes or wires have come or gone."""
         self._grouped = False
 
+    def clear(self) -> None:
+        """All nodes and wires are gone."""
+        self._nodes, self._wires, self._bundles, self._grouped = [], [], {}, False
+
     def _group(self) -> None:
         """Bundle the items by rank: what is behind what does not depend on when it came."""
         self._nodes = _bundled(self._all_nodes.values(), self._nodes, NodeBundle)
@@ -119,7 +145,7 @@ class FarItem(QGraphicsItem):
         """An item looks different; where is told for all at once."""
         bundle = self._bundles.get(item)
         if bundle is not None:
-            bundle.stale = True
+            bundle.spoil()
 
     def touch(self, item: object, area: QRectF) -> None:
         """An item looks different within an area."""
@@ -135,20 +161,28 @@ class FarItem(QGraphicsItem):
     def forget(self) -> None:
         """Colours are others now."""
         for bundle in (*self._nodes, *self._wires):
-            bundle.stale = True
+            bundle.spoil()
         self.update()
 
-    def map_colors(self) -> Rects:
-        """The rectangles of all nodes by the colours of their categories, those with errors by theirs."""
-        now = theme.current()
+    def map_colors(self) -> tuple[Rects, bool]:
+        """The rectangles of all nodes by colour, and whether these are all: of very many some are left for later."""
+        if not self._grouped:
+            self._group()
+        now, end = theme.current(), perf_counter() + SLICE
+        most = max(BUNDLE, INSIDE // max(len(self._nodes), 1))
+        known, made = [], 0
+        for bundle in self._nodes:
+            if bundle.colors is None:
+                made += 1
+                if made > A_FEW and perf_counter() > end:
+                    continue
+            known.append(bundle.map(now, most))
         found: Rects = defaultdict(list)
-        framed = [item for item in self._all_nodes.values() if item.inner is not None]
-        plain = [item for item in self._all_nodes.values() if item.inner is None]
-        for item, at, inner in (*_looked_into(framed, INSIDE), *_looked_into(plain, 0)):  # frames under all else
-            color = now.line2 if inner is not None else item.far_color(now)
-            color = now.error if item.face.state == "error" else color
-            found[color.rgba()].append(item.body.translated(at))
-        return found
+        for layer in (0, 1):  # frames under all else
+            for both in known:
+                for color, rects in both[layer].items():
+                    found[color] += rects
+        return found, len(known) == len(self._nodes)
 
     def boundingRect(self) -> QRectF:
         return EVERYWHERE

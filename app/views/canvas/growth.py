@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import islice
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QObject, QTimer, Signal
 from PySide6.QtGui import QInputEvent
 from PySide6.QtWidgets import QGraphicsView
 
-from app.builder.graph import Graph
 from app.builder.placing import with_places
-from app.builder.sheet import Positions, Sheet
-from app.frozen import FrozenMap
+from app.builder.sheet import Sheet
+from app.views.canvas.part import Part
 from app.views.canvas.scene import CanvasScene
 
 if TYPE_CHECKING:
@@ -22,7 +19,7 @@ if TYPE_CHECKING:
 
 MANY = 300  # new nodes; fewer come at once
 FIRST = 60  # nodes of the first turn
-SLICE = 0.015  # seconds that a turn may take about
+SLICE = 0.012  # seconds that a turn may take about
 TURN = 1  # millisecond: a timer of none comes before the window answers
 
 
@@ -30,16 +27,19 @@ class Growth(QObject):
     """Shows sheets in the scene: at once, or, where many nodes are new, in turns until all of it is there.
 
     Meanwhile the view hears no mouse and no key. `said(words)` tells how far it is, "" at the end; `grown` comes then.
+    `busy` tells when turns begin, of drawing or of what is known of the nodes, and when the last one is over.
     """
 
     said = Signal(str)
     began = Signal()
     grown = Signal()
+    busy = Signal(bool)
 
     def __init__(self, scene: CanvasScene, view: QGraphicsView, parent: QObject) -> None:
         super().__init__(parent)
         self._scene, self._view = scene, view
         self._target: Sheet | None = None
+        self._part: Part | None = None  # of the target
         self._learnt: set[str] = set()  # of these something is known that they do not show yet
         self._chunk = FIRST
         self._turn = QTimer(self, singleShot=True, interval=TURN, timeout=self._go_on)
@@ -60,6 +60,7 @@ class Growth(QObject):
         if self._target is None and len(self._learnt) <= MANY:
             self._show_learnt(len(self._learnt))
         elif not self._turn.isActive():
+            self._hold()
             self._turn.start()
 
     def show(self, sheet: Sheet) -> None:
@@ -72,27 +73,40 @@ class Growth(QObject):
             self._chunk = FIRST
             for widget in (self._view, self._view.viewport()):
                 widget.installEventFilter(self)
+            self._hold()
             self.began.emit()
-        self._target = with_places(sheet)
+        self._target, self._part = with_places(sheet), None
         self._scene.coming = self._target.positions
         self._turn.start()
 
     def _end(self, sheet: Sheet) -> None:
-        was, self._target = self._target, None
+        was, self._target, self._part = self._target, None, None
         self._scene.coming = None
         self._scene.show_project(sheet)
         if was is not None:
             self._chunk = FIRST
+            if not self._learnt:
+                self._release()
             for widget in (self._view, self._view.viewport()):
                 widget.removeEventFilter(self)
             self.said.emit("")
             self.grown.emit()
 
+    def _hold(self) -> None:
+        if not self._scene.wiring.held:
+            self._scene.wiring.hold()
+            self.busy.emit(True)
+
+    def _release(self) -> None:
+        if self._scene.wiring.held:
+            self._scene.wiring.release()
+            self.busy.emit(False)
+
     def _show_learnt(self, count: int) -> None:
-        self._learnt &= self._scene.nodes.keys()
-        chunk = set(islice(self._learnt, count))
-        self._learnt -= chunk
-        self._scene.show_known(chunk, last=not self._learnt)
+        chunk = {self._learnt.pop() for _ in range(min(count, len(self._learnt)))}
+        self._scene.show_known(chunk & self._scene.nodes.keys(), last=not self._learnt)
+        if not self._learnt:
+            self._release()
 
     def _go_on(self) -> None:
         began = perf_counter()
@@ -106,24 +120,16 @@ class Growth(QObject):
             self._turn.start()
 
     def _grow(self, target: Sheet) -> None:
-        nodes, shown = target.graph.nodes, self._scene.nodes
-        left = [node for node in nodes if node not in shown]
-        if len(left) <= self._chunk:
+        if self._part is None:
+            self._part = Part(target, self._scene.nodes)
+        if self._part.left <= self._chunk:
             self._end(target)
             return
-        taken = shown.keys() | set(left[: self._chunk])
-        self._scene.show_project(_part(target, taken))
-        self.said.emit(f"Drawing {len(nodes) - len(left) + self._chunk:,} of {len(nodes):,} nodes …")
+        self._scene.show_project(self._part.take(self._chunk))
+        count = len(target.graph.nodes)
+        self.said.emit(f"Drawing {count - self._part.left:,} of {count:,} nodes …")
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         drops = (QEvent.Type.DragEnter, QEvent.Type.DragMove, QEvent.Type.Drop)
         return isinstance(event, QInputEvent) or event.type() in drops
 
-
-def _part(sheet: Sheet, taken: set[str]) -> Sheet:
-    """The sheet as if it had some of its nodes alone."""
-    graph = sheet.graph
-    nodes = FrozenMap({key: node for key, node in graph.nodes.items() if key in taken})
-    edges = tuple(edge for edge in graph.edges if edge.source in taken and edge.target in taken)
-    positions: Positions = FrozenMap({node: place for node, place in sheet.positions.items() if node in taken})
-    return cast(Sheet, replace(cast(Any, sheet), graph=Graph(nodes, edges), positions=positions))

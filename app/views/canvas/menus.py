@@ -49,9 +49,9 @@ def menu_for(canvas: Canvas, hit: Hit, spot: QPoint) -> QMenu:
             menu.addAction(canvas.actions["unfold_level"])
             menu.addSeparator()
         _fill(canvas, menu, NODE, point)
-        if canvas.more_actions:
+        if more := canvas.more_actions():
             menu.addSeparator()
-            menu.addActions(canvas.more_actions)
+            menu.addActions(more)
     else:
         _fill(canvas, menu, EMPTY, point)
     return menu

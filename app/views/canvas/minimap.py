@@ -55,6 +55,9 @@ class Minimap(QWidget):
             self._timer.start()
 
     def _forget(self) -> None:
+        if self._scene.coming is not None:  # a picture for every few nodes of a large sheet would take longer than they
+            self._timer.start()
+            return
         self._picture = None
         self.update()
 
@@ -106,7 +109,10 @@ class Minimap(QWidget):
         line.setCosmetic(True)
         painter.setPen(line)
         painter.drawRects([note.body for note in self._scene.notes.items.values() if note.is_frame])
-        for color, rects in self._scene.map_colors().items():
+        colors, complete = self._scene.map_colors()
+        if not complete:
+            self.refresh()
+        for color, rects in colors.items():
             fill = QColor.fromRgba(color)
             pen = QPen(fill, 1)  # what is smaller than a pixel is seen by its outline
             pen.setCosmetic(True)

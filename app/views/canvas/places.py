@@ -11,6 +11,7 @@ from app.builder.graph import Graph
 from app.builder.sheet import Positions
 from app.frozen import FrozenMap
 from app.views.canvas.difference import differing
+from app.views.canvas.geometry import bounds
 from app.views.canvas.node_item import NodeItem
 from app.views.canvas.spatial import RectIndex
 
@@ -50,13 +51,18 @@ class Places:
 
     def _put_many(self, nodes: set[str], swept: list[QRectF]) -> None:
         """As `_put`, but told to nobody: where so many move, the scene paints all anew."""
-        self._whole = None
+        new = []
         for node in nodes:
             item = self._nodes[node]
             item.put(QPointF(*self.positions[node]))
             body = item.body
+            if node in self.index:
+                self._shrink(self.index[node], body)
             self.index.put(node, body)
-            swept.append(body)
+            new.append(body)
+        swept += new
+        if self._whole is not None:
+            self._whole = bounds([self._whole, *new])
 
     def drag(self, places: Mapping[str, QPointF]) -> None:
         """Show nodes elsewhere for a while."""
@@ -78,20 +84,22 @@ class Places:
         self.positions, self._whole = FrozenMap(), None
 
     def _put(self, node: str, place: QPointF, swept: list[QRectF]) -> None:
-        if node in self.index:
-            swept.append(self.index[node])
-            self._shrink(self.index[node])
         item = self._nodes[node]
         item.set_pos(place)
         body = item.body
+        if node in self.index:
+            swept.append(self.index[node])
+            self._shrink(self.index[node], body)
         self.index.put(node, body)
         swept.append(body)
         if self._whole is not None:
             self._whole = self._whole.united(body)
 
-    def _shrink(self, gone: QRectF) -> None:
-        """What was at the edge of the whole is there no more."""
-        if self._whole is not None and not self._whole.adjusted(1, 1, -1, -1).contains(gone):
+    def _shrink(self, gone: QRectF, new: QRectF | None = None) -> None:
+        """What was at the edge of the whole is there no more, unless what is `new` in its place reaches as far."""
+        if self._whole is None or self._whole.adjusted(1, 1, -1, -1).contains(gone):
+            return
+        if new is None or not new.contains(gone):
             self._whole = None
 
     def sizes(self) -> dict[str, Size]:

@@ -15,6 +15,7 @@ from app.builder.graph import Edge, Graph
 from app.builder.sheet import Comment, Point, Positions, Sheet
 from app.frozen import FrozenMap
 from app.views.canvas.bend_items import BendDots
+from app.views.canvas.clearing import Clearing
 from app.views.canvas.difference import differing, moved
 from app.views.canvas.faces import Face, Problems, face_of, learnt_of, problems_by_node
 from app.views.canvas.far_item import FarItem
@@ -56,10 +57,10 @@ class CanvasScene(QGraphicsScene):
         self.bends = BendDots(self._near)
         self.wiring = Wiring(self.nodes, self.index, self.bends, self, QTimer(self))
         self.wires = self.wiring.items
+        self._clearing = Clearing(self)
         self._far = FarItem(self.nodes, self.wires, self.wiring.catch_up)
         self._wires_item = WiresItem(self.wires, self.wiring.index, self._near, self.wiring.catch_up)
-        rest = QTimer(self)
-        self.nodes_item = NodesItem(self.nodes, self.index, self.wires, self.wiring.index, self._near, rest)
+        self.nodes_item = NodesItem(self.nodes, self.index, self.wires, self.wiring.index, self._near, QTimer(self))
         self.addItem(self._near)
         self.addItem(self._far)
         self._selected: frozenset[str] = frozenset()
@@ -132,10 +133,10 @@ class CanvasScene(QGraphicsScene):
 
     def _clear(self) -> None:
         """Let go of a large sheet of which hardly anything stays: node by node would take long."""
-        for part in (self.wiring, self.places, self.nodes):
+        self._clearing.take((*self.nodes.values(), *self.wires.values()))
+        for part in (self._far, self.wiring, self.places, self.nodes):
             part.clear()
         self.graph, self.selected_wires, self.hovered_wire = Graph(), frozenset(), None
-        self._far.regroup()
         self.update()
 
     def _change_items(self, before: Graph, after: Graph, folded: frozenset[str]) -> None:
@@ -162,8 +163,7 @@ class CanvasScene(QGraphicsScene):
         changed = differing(before.nodes, after.nodes)
         gone, came = moved(before.edges, after.edges)
         rewired = {end for edge in gone | came for end in (edge.source, edge.target)}
-        touched = set()
-        structure = False
+        touched, structure = set[str](), False
         for node in sorted(changed | rewired | folded | (before.shared ^ after.shared)):
             if node not in after.nodes and node not in self.nodes:
                 continue
@@ -379,8 +379,8 @@ class CanvasScene(QGraphicsScene):
         """The rectangle about all nodes, notes and bends."""
         return bounds([self.places.whole(), *self.notes.bodies(), *self.bends.bodies()])
 
-    def map_colors(self) -> dict[int, list[QRectF]]:
-        """The rectangles of all nodes by colour, for a map of the drawing."""
+    def map_colors(self) -> tuple[dict[int, list[QRectF]], bool]:
+        """The rectangles of all nodes by colour, for a map of the drawing, and whether these are all."""
         return self._far.map_colors()
 
     def rect_of(self, nodes: Iterable[str]) -> QRectF:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop
+from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
 WIDTH_LEAST, WIDTH_MORE = 1.5, 5.5
 MANY = 64  # more changed places than this, and every wire is routed anew without looking whether it must
 LATE = 16  # more wires than this, and those that nobody sees get their ways after the painting
-PAINTING = 0.015  # seconds of a painting for the ways of wires in sight
+LABELS = 200  # of the wires of one output
+WHICH, FAR = 400, 8000.0  # of more wires in a wider area than this, some are taken as they come
+PAINTING = 0.008  # seconds of a painting for the ways of wires in sight
 SLICE = 0.004  # seconds at a time for the ways of wires that nobody has looked at yet
 
 
@@ -67,23 +70,38 @@ class Wiring:
         self._stirred: list[QRectF] = []  # lanes that came or went, of which those that run back have not heard
         self._unsettled: set[tuple[str, int]] = set()  # outputs, the labels on whose wires may cover each other
         self._widened = False
+        self.held = False
+
+    def hold(self) -> None:
+        """Until `release` only the wires of what moves follow, and new ones are plain: a sheet comes in turns."""
+        self.held = True
+
+    def release(self) -> None:
+        """Give every wire its way among all that is there now."""
+        self.held = False
+        self._late |= self.items.keys()
+        self._late_back.clear()
+        self._turn.start(0)
 
     def change(self, after: Graph) -> list[WireItem]:
         """Bring the items in line with a graph; returns the new ones. `follow` has to come after it."""
-        gone, came = differing_edges(self._graph.edges, after.edges)
-        self._graph = after
+        before, self._graph = self._graph.edges, after
+        gone, came = differing_edges(before, after.edges)
         for edge in gone:
             self._remove(edge)
-        back = {edge for edge in came if self._runs_back(edge)}
+        back = {edge for edge in came if not self.held and self._runs_back(edge)}
         made = [self._make(edge) for edge in (*sorted(came - back), *sorted(back))]
         self._fresh |= came
         if gone or came:
-            for rank, edge in enumerate(after.edges):
+            both = enumerate(zip(before, after.edges, strict=False))
+            first = next((i for i, (old, new) in both if old is not new), min(len(before), len(after.edges)))
+            for rank, edge in enumerate(after.edges[first:], first):
                 self.items[edge].rank = rank
         return made
 
     def _make(self, edge: Edge) -> WireItem:
-        item = self.items[edge] = WireItem(edge, self._way(edge), self._ground, self.index)
+        way = unled(*self._ends(edge)) if self.held and not self._bends.points(edge) else self._way(edge)
+        item = self.items[edge] = WireItem(edge, way, self._ground, self.index)
         self._keep(item)
         return item
 
@@ -116,7 +134,7 @@ class Wiring:
         """Route anew the wires of moved nodes, and those near whose way something came or went (`swept`)."""
         touched = self._touched(moved, swept) - self._fresh
         self._fresh = set()
-        if len(touched) > LATE or len(self._late) > MANY:
+        if len(touched) > LATE or len(self._late) + len(self._late_back) > MANY:
             self._late |= touched
             self._late_back -= touched
             self._turn.start(0)
@@ -145,7 +163,11 @@ class Wiring:
         Of very many, as in a drawing seen whole, the rest keep the ways that they had until it is their turn.
         """
         if self._late:
-            seen, end = self._late.intersection(self.of(self._places.inside(area))), perf_counter() + PAINTING
+            end = perf_counter() + PAINTING
+            if len(self._late) > WHICH and area.width() > FAR:  # to look for those that are seen takes too long
+                seen = set(islice(self._late, WHICH))
+            else:
+                seen = self._late.intersection(self.of(self._places.inside(area)))
             for edge in seen:
                 self._late.discard(edge)
                 self._late_back |= self._routed_but_for_back((edge,), plain=True)
@@ -155,7 +177,7 @@ class Wiring:
 
     def finish_few(self) -> None:
         """Give every wire its way at once, unless there are many that wait for theirs."""
-        if len(self._late) <= MANY:
+        if len(self._late) + len(self._late_back) <= MANY:
             self.finish()
 
     def finish(self) -> None:
@@ -174,11 +196,10 @@ class Wiring:
             self._late_back |= self._routed_but_for_back((self._late.pop(),), plain=True)
             if perf_counter() > end:
                 return False
-        self._follow_back()
-        return True
+        return self._follow_back(end)
 
-    def _follow_back(self) -> None:
-        """The ways of wires that run back, when all others have theirs."""
+    def _follow_back(self, end: float = math.inf) -> bool:
+        """The ways of wires that run back, when all others have theirs, until a time; tells whether all are done."""
         back, self._late_back = self._late_back, set()
         for edge in back - self._back:  # nobody keeps out of the lane that it had while it ran forward
             self._leave_lane(edge)
@@ -190,7 +211,11 @@ class Wiring:
             back.discard(edge)
             self._route(self.items[edge])
             self._stir(waiting, back, edge)
+            if waiting and perf_counter() > end:
+                self._late_back = back
+                return False
         self._settle_labels()
+        return True
 
     def _stir(self, waiting: list[Edge], queued: set[Edge], after: Edge | None) -> None:
         """Queue the wires that run back, behind `after` in order, through whose area a lane came or went."""
@@ -205,6 +230,8 @@ class Wiring:
         heapify(waiting)
 
     def _touched(self, moved: set[str], swept: list[QRectF]) -> set[Edge]:
+        if self.held:
+            return set(self.of(moved))
         if len(swept) > MANY:
             return set(self.items)
         found = set(self.of(moved))
@@ -220,7 +247,7 @@ class Wiring:
 
     def follow_drag(self, dragged: Iterable[str], plain: bool = False) -> None:
         """Let the wires of nodes that are being dragged follow; the others wait until they are let go."""
-        self.finish()
+        self.finish_few()
         for edge in set(self.of(dragged)):
             if plain:
                 self.items[edge].set_route(unled(*self._ends(edge)))
@@ -231,7 +258,7 @@ class Wiring:
         """Route anew the wires whose bends are others."""
         found = [self.items[wire] for wire in wires if wire in self.items]
         if found:
-            self.finish()
+            self.finish_few()
             for item in found:
                 self._route(item)
             self.follow(set(), [])
@@ -290,7 +317,14 @@ class Wiring:
         """
         unsettled, self._unsettled = self._unsettled, set()
         for source, output in unsettled:
-            fan = [self.items[edge] for edge in self._graph.out_of(source) if edge.output == output]
+            wires = self._graph.out_of(source)
+            if len(wires) > LABELS and (self.held or self._late):  # once, when all have their ways
+                self._unsettled.add((source, output))
+                continue
+            fan = [self.items[edge] for edge in wires if edge.output == output]
+            for item in fan[LABELS:]:
+                item.set_crowded(True)
+            del fan[LABELS:]
             rising = len(fan) > 1 and any(item.way.past < 0 for item in fan)
             shown: list[QRectF] = []
             for item in fan:
@@ -344,14 +378,14 @@ class Wiring:
 
     def at(self, point: QPointF) -> Edge | None:
         """The wire at a point, of several the one that is painted last."""
-        self.finish()
+        self.finish_few()
         near = self._shown_in(QRectF(point.x() - 1, point.y() - 1, 2, 2))
         hits = [item for item in near if item.shape().contains(point)]
         return max(hits, key=lambda item: (item.raised, item.rank)).edge if hits else None
 
     def near(self, area: QRectF) -> Edge | None:
         """The wire that runs through an area, the shortest if there are several."""
-        self.finish()
+        self.finish_few()
         hits = [item for item in self._shown_in(area) if item.shape().intersects(area)]
         return min(hits, key=lambda item: item.way.path.length()).edge if hits else None
 

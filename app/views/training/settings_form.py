@@ -224,8 +224,16 @@ class TrainingForm(QWidget):
 
     def set_analysis(self, analysis: Analysis) -> None:
         """What the net's modules are called now, and whether it fits the data."""
+        self.set_fit(analysis)
+        self.set_layers(analysis)
+
+    def set_fit(self, analysis: Analysis) -> None:
+        """Whether the net fits the data."""
         self.data.fit.show_fit(preflight.fit(self._document.project, analysis))
         self.data.synthetic = synthetic_data.options_for(self._document.project.graph, analysis)
+
+    def set_layers(self, analysis: Analysis) -> None:
+        """What the net's modules are called now."""
         if not analysis.source.modules:  # a net that is not sound has no text
             return
         self._show_outputs(analysis)

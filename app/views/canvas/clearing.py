@@ -1,0 +1,27 @@
+"""Items of a large sheet that is gone are let go a few a turn: all at once would hold the window up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from PySide6.QtCore import QObject, QTimer
+
+FEW = 100  # items of a turn
+
+
+class Clearing(QObject):
+    """Keeps what it is given, for a while."""
+
+    def __init__(self, parent: QObject) -> None:
+        super().__init__(parent)
+        self._kept: list[object] = []
+        self._timer = QTimer(self, interval=1, timeout=self._let_go)
+
+    def take(self, items: Iterable[object]) -> None:
+        self._kept += items
+        self._timer.start()
+
+    def _let_go(self) -> None:
+        del self._kept[-FEW:]
+        if not self._kept:
+            self._timer.stop()
