@@ -28,6 +28,11 @@ class Turns(QObject):
         self._left = deque([self.now] if together else self._steps)
         self._timer.start()
 
+    @property
+    def active(self) -> bool:
+        """Whether steps are still to be taken."""
+        return self._timer.isActive()
+
     def now(self) -> None:
         """Take all steps at once."""
         self.drop()
