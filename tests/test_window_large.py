@@ -1,4 +1,4 @@
-"""A sheet of many nodes: an edit touches what it changes, views hear of it in turns, and all of it is right in the end."""
+"""A sheet of many nodes: an edit touches what it changes, views hear of it in turns, and in the end all is right."""
 
 from __future__ import annotations
 
