@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from app import model_import, project_file, weights_files
+from app import model_import, own_layers, project_file, weights_files
 from app.leftovers import TemporaryFolder
 from app.model_import import CHECKING, ImportFailed, Late, ModelInput, ModelSource, WrongWords
 from app.project import Project
@@ -142,7 +142,7 @@ class Child:
 
     def _project(self, file: Path, folder: Path, cancelled: Callable[[], bool]) -> Project:
         project = project_file.read(file)
-        return project if cancelled() else _adopted(project, folder, self._moved)
+        return project if cancelled() else _adopted(project, self._path, folder, self._moved)
 
     def _wait(
         self, enough: Callable[[], bool], patience: float, cancelled: Callable[[], bool], tell: Callable[[str], None]
@@ -201,7 +201,7 @@ class Child:
         self._folder.cleanup()
 
 
-def _adopted(project: Project, folder: Path, moved: dict[str, str]) -> Project:
+def _adopted(project: Project, left: Path, folder: Path, moved: dict[str, str]) -> Project:
     """The project with its files in another folder than that of the process that ends; `moved` says which are there
     already. Raises OSError."""
 
@@ -210,6 +210,7 @@ def _adopted(project: Project, folder: Path, moved: dict[str, str]) -> Project:
             moved[path] = weights_files.adopt(path, sha256, folder)
         return moved[path]
 
+    project = own_layers.adopted(project, left, folder)
     start, origin = project.training.start, project.origin
     if start is not None:
         project = project_file.with_start(project, replace(start, path=there(start.path, start.sha256)))
@@ -260,8 +261,9 @@ def known_models() -> tuple[Known, ...]:
     return tuple(found)
 
 
-def _own_classes(path: Path) -> OwnClasses:
-    """The classes of a file that has run in this process, which may be nodes of the drawing."""
+def _own_classes(path: Path, folder: Path | None = None) -> OwnClasses:
+    """The classes of a file that has run in this process, which may be nodes of the drawing; with a `folder` for files
+    of theirs also those of installed packages."""
     from app import layer_files
     from app.builder.custom import read_file
     from app.builder.importer.opaque import OwnClasses
@@ -269,7 +271,7 @@ def _own_classes(path: Path) -> OwnClasses:
     read = read_file(path)
     if read.file is not None:
         layer_files.allow(read.file.sha256, tried=True)
-    return OwnClasses(read_file(path), vars(sys.modules[path.stem]))
+    return OwnClasses(read_file(path), vars(sys.modules[path.stem]), folder)
 
 
 def answer(
@@ -286,7 +288,7 @@ def answer(
     with noting() as notes:
         if source.file:
             model = model_import.make_from_file(source, question.arguments)
-            own = _own_classes(Path(source.file))
+            own = _own_classes(Path(source.file), folder)
             words = str(replace(source, file=Path(source.file).name))
         else:
             model = model_import.make_torchvision(source.name, question.arguments, question.pretrained)

@@ -27,6 +27,7 @@ from typing import Any
 from app.rng import borrowed
 from app.torchvision_import import mend_torchvision
 
+FOLDER = "imported_layers"  # in which files lie that an import wrote, each in a folder named after its hash
 # How long the first import of a file may take, in seconds; torch's own import is part of it.
 PATIENCE = 60.0
 _FINE = 77

@@ -350,7 +350,8 @@ def project_of(
         raise ImportFailed(f"{error} ({own.file.path.name}{where})" if own and where else str(error)) from error
     shapes = ", ".join("×".join(map(str, one.shape)) for one in inputs)
     notes = "\n".join((f"Imported from {name} with an input of {shapes}.", *map(str, drawn.fallbacks), *drawn.remarks))
-    files = (str(own.file.path),) if own is not None and drawn.opaque else ()
+    graphs = (drawn.graph, *(block.graph for block in drawn.blocks.values()))
+    files = own.files_of({node.op for graph in graphs for node in graph.nodes.values()}) if own is not None else ()
     project = Project(name=name, graph=drawn.graph, positions=drawn.positions, comments=drawn.comments,
                       blocks=drawn.blocks, layer_files=files, notes=notes)  # fmt: skip
     return project if own is None else with_batch(project, inputs, own.with_these(catalog()))

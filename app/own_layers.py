@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
-from app import layer_files
+from app import atomic, layer_files
 from app.builder.blocks import with_blocks
 from app.builder.catalog import Catalog, catalog
-from app.builder.custom import CustomFile, read_files, used_in, with_custom
+from app.builder.custom import CustomFile, read_file, read_files, used_in, with_custom
 from app.data import own_dataset
 from app.data.spec import DataError
+from app.layer_files import FOLDER
 from app.project import Project
 from app.trust import Trust, default_file
 
@@ -33,6 +35,21 @@ def trust(project: Project, sha256: str) -> None:
         if one.file is not None and one.file.sha256 == sha256:
             with suppress(OSError):  # what cannot be kept is asked about again
                 Trust(default_file()).trust(one.file)
+
+
+def adopted(project: Project, left: Path, folder: Path) -> Project:
+    """The project with the files of layers that its import `left` in a folder, in another one and trusted: they import
+    a class of an installed package and hold nothing of their own. Raises OSError."""
+    files = []
+    for path in map(Path, project.layer_files):
+        if path.resolve().parent == left.resolve() and (file := read_file(path).file) is not None:
+            path = folder / FOLDER / file.sha256[:16] / path.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            atomic.write_bytes(path, file.text.encode())
+            with suppress(OSError):
+                Trust(default_file()).trust(replace(file, path=str(path)))
+        files.append(str(path))
+    return replace(project, layer_files=tuple(files)) if files else project
 
 
 def ops_of(project: Project) -> Catalog:

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from app import atomic, file_lock, project_limits, regular_files
+from app import atomic, file_lock, layer_files, project_limits, regular_files
 from app.builder.catalog import catalog
 from app.builder.graph import Init
 from app.builder.inits import check_inits
@@ -187,6 +187,7 @@ def write(
         project = with_start(project, weights_beside(project.training.start, path))
     if project.origin is not None:
         project = replace(project, origin=origin_beside(project.origin, path))
+    project = replace(project, layer_files=tuple(_layers_beside(name, path) for name in project.layer_files))
     data = dumps(_loosened(project, path.parent))
     loads(data)
     with file_lock.exclusive(path):
@@ -196,6 +197,20 @@ def write(
         if before is not None:
             before(new)
         return _put(data, path)
+
+
+def _layers_beside(name: str, project: Path) -> str:
+    """A file of layers that an import wrote, copied into the project's folder; any other where it is. Raises
+    OSError."""
+    file = Path(name)
+    if file.parent.parent.name != layer_files.FOLDER or not file.is_file():
+        return name
+    target, data = project.parent / file.name, file.read_bytes()
+    if not target.exists():
+        atomic.write_bytes(target, data)
+    elif target.read_bytes() != data:
+        raise OSError(f"{target} is there and holds other layers; move it away, or save in another folder")
+    return str(target)
 
 
 def _put(data: bytes, path: Path) -> Path | None:

@@ -63,7 +63,8 @@ ARROWS = {
     "model_import": "project builder",
     "import_words": "",  # what can be done where it cannot be imported
     # The process in which a model is read, and what becomes of the model there.
-    "import_child": "import_pipeline parity model_import project project_file weights_files builder remote.process",
+    "import_child": "import_pipeline parity model_import own_layers project project_file weights_files builder"
+    " remote.process",
     "import_pipeline": "model_import model_inits project project_file origin drawing_digest own_layers"
     " start_weights state_dicts weights_files builder export training parity",
     "parity": "builder export.measure export.against_source model_import",  # an imported net against its live model

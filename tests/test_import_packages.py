@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from app import project_file
 from app.cli import run
 
 # A torchvision such as a wheel for CUDA is beside a torch for the CPU: its own import asks for an operator that is not
@@ -62,3 +63,87 @@ def imported(folder: Path, package: str, text: str) -> int:
 def test_a_file_that_imports_a_package_runs_as_it_does_in_python(package: str, text: str, tmp_path: Path) -> None:
     assert imported(tmp_path, package, text) == 0
     assert (tmp_path / "net.tape").is_file()
+
+
+LAYERS = """
+import torch
+from torch import nn
+
+class Signed(nn.Module):
+    def __init__(self, width, scale=0.5, act=nn.ReLU, *, steps: int = 1):
+        super().__init__()
+        self.fc, self.act = nn.Linear(width, width), act()
+        self.scale, self.steps = scale, steps
+
+    def forward(self, x, shift=None):
+        y = self.act(self.fc(x)) if float(x.sum()) > 0 else self.fc(x) * self.scale
+        y = y * self.steps
+        return y if shift is None else y + shift
+
+class _Halves(nn.Module):
+    def forward(self, x):
+        low, high = x.chunk(2, -1)
+        if float(x.sum()) > 0:
+            return low, high * 2
+        return low, high
+"""
+USING = """
+import torch
+from torch import nn
+from signs.layers import Signed, _Halves
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.part, self.halves = nn.Linear(4, 4), Signed(4, 0.25, steps=3), _Halves()
+        self.last = Signed(2, act=nn.{act})
+
+    def forward(self, x):
+        low, high = self.halves(self.part(self.first(x), x))
+        return self.last(low + high)
+"""
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_trusted: None) -> Path:
+    """A folder beside one in which a package is installed."""
+    package = tmp_path / "installed" / "signs"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "layers.py").write_text(LAYERS)
+    monkeypatch.setenv("PYTHONPATH", str(package.parent))
+    monkeypatch.syspath_prepend(str(package.parent))
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    return folder
+
+
+def test_a_class_of_an_installed_package_is_one_node_and_the_rest_is_drawn(
+    installed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (installed / "net.py").write_text(USING.format(act="ReLU"))
+    out = installed / "net.tape"
+    assert run(["import", f"{installed / 'net.py'}:Net", "--input", "2x4", "-o", str(out), "--trust"]) == 0
+    told = capsys.readouterr().out
+    assert "outputs, gradients and buffers equal in eval and train mode" in told
+    assert "part (Signed) is one node, run by its own code: what it does depends on the values" in told
+    project = project_file.read(out)
+    ops = [node.op for node in project.graph.nodes.values()]
+    assert ops.count("custom.signs_Signed:Signed") == 2 and ops.count("custom.signs_Halves:Halves") == 1
+    assert {Path(name).name for name in project.layer_files} == {"signs_Signed.py", "signs_Halves.py"}
+    assert all(Path(name).parent == installed for name in project.layer_files)
+    code = installed / "exported" / "model.py"
+    code.parent.mkdir()
+    assert run(["export", str(out), "--code", str(code)]) == 0  # trust is not asked for again
+    assert "from signs_Signed import Signed\n" in code.read_text()
+    assert "Signed(4, scale=0.25, steps=3)" in code.read_text()
+    assert "from signs.layers import Signed" in (code.parent / "signs_Signed.py").read_text()
+
+
+def test_why_a_class_of_a_package_is_no_node_is_said_as_it_is(
+    installed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (installed / "net.py").write_text(USING.format(act="GELU").replace("Net", "_Net"))
+    out = installed / "net.tape"
+    found = run(["import", f"{installed / 'net.py'}:_Net", "--input", "2x4", "-o", str(out), "--trust"])
+    assert found == 1 and "Signed was made with act=GELU, which no project can keep" in capsys.readouterr().err

@@ -252,21 +252,26 @@ def _constants(tree: ast.Module) -> dict[str, ast.expr]:
 
 
 def _outputs(forward: ast.FunctionDef) -> tuple[Port, ...]:
-    """One output, or several with names where every `return` gives a tuple of as many."""
+    names = returned_names(forward)
+    return tuple(Port(name, "any") for name in names) if names else (Port("output"),)
+
+
+def returned_names(forward: ast.FunctionDef) -> tuple[str, ...]:
+    """Names for several outputs, where every `return` gives a tuple of as many; () for one output."""
     given = [item.value for item in _own(forward.body) if isinstance(item, ast.Return)]
     first = given[0] if given else None
     if not isinstance(first, ast.Tuple) or not 2 <= len(first.elts) <= _MOST_OUTPUTS:
-        return (Port("output"),)
+        return ()
     for value in given:
         if not isinstance(value, ast.Tuple) or len(value.elts) != len(first.elts):
-            return (Port("output"),)
+            return ()
         if any(isinstance(item, ast.Starred) for item in value.elts):
-            return (Port("output"),)
+            return ()
     names: list[str] = []
     for number, item in enumerate(first.elts):
         name = item.id if isinstance(item, ast.Name) else item.attr if isinstance(item, ast.Attribute) else "output"
         names.append(name if name not in names else f"{name}{number}")
-    return tuple(Port(name, "any") for name in names)
+    return tuple(names)
 
 
 def _own(body: list[ast.stmt]) -> Iterator[ast.stmt]:

@@ -87,6 +87,7 @@ def import_module(
             if cancelled():
                 raise
             ways.around(error, drawing.arrived)
+            drawing.catalog = own.with_these(catalog) if own else catalog
         else:
             return replace(drawn, fallbacks=ways.told())
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from app.builder.calls import Call
 from app.builder.catalog import Catalog, OpSpec
 from app.builder.custom import CustomFile
 from app.builder.custom_classes import LayerClass
+from app.builder.importer import packaged
 from app.builder.importer.binding import Unbound
 from app.builder.importer.recorded import MADE_WITH, NoLiteral, made_with
 from app.builder.importer.registering import wholly_frozen
@@ -35,43 +36,76 @@ _OWN = frozenset({"_parameters", "_buffers", "_modules", "training", MADE_WITH, 
 
 
 class OwnClasses:
-    """The layers of the file that a model is made in. `classes` are those that it has run with, by their names."""
+    """The layers of the file that a model is made in. `classes` are those that it has run with, by their names; files
+    of classes of installed packages are written into `folder`."""
 
-    def __init__(self, file: CustomFile, classes: Mapping[str, Any]) -> None:
-        self.file, self._classes = file, classes
+    def __init__(self, file: CustomFile, classes: Mapping[str, Any], folder: Path | None = None) -> None:
+        self.file, self._classes, self._folder = file, classes, folder
         self._failed = ""
+        self._packaged: dict[type, CustomFile] = {}
 
     def with_these(self, catalog: Catalog) -> Catalog:
-        """The catalog with the classes of the file."""
-        return catalog.plus(self.file.specs)
+        """The catalog with the classes of the file, and those of packages that became layers."""
+        return catalog.plus([spec for file in (self.file, *self._packaged.values()) for spec in file.specs])
+
+    def files_of(self, ops: Collection[str]) -> tuple[str, ...]:
+        """The files that a drawing with these ops needs."""
+        files = (self.file, *self._packaged.values())
+        return tuple(str(file.path) for file in files if any(spec.key in ops for spec in file.specs))
 
     def stand_in(self, module: nn.Module) -> tuple[OpSpec, dict[str, Any]]:
         """The op and the parameters that make this module once more. Raises Unbound with what stands in the way."""
         kind = type(module)
-        if self._classes.get(kind.__name__) is not kind:
-            raise Unbound(f"{kind.__name__} is no class of {self.file.name}")
-        layer = next((one for one in self.file.classes if one.name == kind.__name__), None)
-        if layer is None:
-            raise Unbound(f"{kind.__name__} begins with an underscore, so {self.file.name} keeps it to itself")
+        if self._classes.get(kind.__name__) is kind and kind.__module__ == self.file.path.stem:
+            file, layer = self.file, self._own_layer(kind)
+            if not self._failed:
+                self._failed = self._load(file)
+            if self._failed:
+                raise Unbound(self._failed)
+        else:
+            file = self._of_a_package(kind)
+            layer = file.classes[0]
         if layer.reason:
             raise Unbound(f"{kind.__name__} can be no layer: {layer.reason}")
-        self._load()
-        spec = next(spec for spec in self.file.specs if spec.key == self.file.key(layer))
+        spec = next(spec for spec in file.specs if spec.key == file.key(layer))
         params = _arguments(module, layer, spec)
-        _check(module, spec, params)
+        _check(module, spec, params, layer.name)
         return spec, params
 
-    def _load(self) -> None:
-        """The file must run by itself, as it will beside the drawing."""
-        assert self.file.file is not None
-        if not self._failed:
-            try:
-                with _without_neighbours(self.file.path.parent):
-                    layer_files.load(self.file.file)
-            except LayerFileError as error:
-                self._failed = str(error)
-        if self._failed:
-            raise Unbound(self._failed)
+    def _own_layer(self, kind: type) -> LayerClass:
+        name, file = kind.__name__, self.file.name
+        layer = next((one for one in self.file.classes if one.name == name), None)
+        if layer is None and name.startswith("_"):
+            raise Unbound(f"{name} begins with an underscore, so {file} keeps it to itself")
+        if layer is None:
+            raise Unbound(f"the text of {file} does not say that {name} is a layer; write nn.Module among its bases")
+        if layer.reason:
+            raise Unbound(f"{name} can be no layer: {layer.reason}")
+        return layer
+
+    def _of_a_package(self, kind: type[nn.Module]) -> CustomFile:
+        """The file of a class that is none of the person's own."""
+        if kind in self._packaged:
+            return self._packaged[kind]
+        if self._folder is None:
+            raise Unbound(f"{kind.__name__} is no class of {self.file.name}")
+        file = packaged.layer_of(kind, self._folder, self.file.path.resolve().parent)
+        if file.problem or (failed := self._load(file)):
+            raise Unbound(file.problem or failed)
+        if any(known.module == file.module for known in (self.file, *self._packaged.values())):
+            raise Unbound(f"there is another {kind.__name__}, and a project has one file of that name")
+        self._packaged[kind] = file
+        return file
+
+    def _load(self, file: CustomFile) -> str:
+        """Why a file does not run by itself, as it will beside the drawing; "" if it does."""
+        assert file.file is not None
+        try:
+            with _without_neighbours(self.file.path.parent):
+                layer_files.load(file.file)
+        except LayerFileError as error:
+            return str(error)
+        return ""
 
 
 @contextlib.contextmanager
@@ -94,11 +128,14 @@ def _arguments(module: nn.Module, layer: LayerClass, spec: OpSpec) -> dict[str, 
     name, made = type(module).__name__, made_with(module)
     if made is None:
         raise Unbound(f"nobody saw what {name} was made with")
-    bound = inspect.signature(type(module).__init__).bind(module, *made.args, **made.kwargs)
+    signature = inspect.signature(type(module).__init__)
+    bound = signature.bind(module, *made.args, **made.kwargs)
     first, *given = bound.arguments.items()
     params: dict[str, Any] = {}
     for argument, value in given:
         if isinstance(value, NoLiteral):
+            if value.value is not None and value.value is signature.parameters[argument].default:
+                continue
             raise Unbound(f"{name} was made with {argument}={value.words}, which no project can keep")
         param = spec.param(argument)
         if param is None or param.call:
@@ -115,8 +152,9 @@ def _arguments(module: nn.Module, layer: LayerClass, spec: OpSpec) -> dict[str, 
 # --- Whether a module made anew is the same
 
 
-def _check(module: nn.Module, spec: OpSpec, params: dict[str, Any]) -> None:
-    """Make the layer as the drawing will, and compare it with the module of the model."""
+def _check(module: nn.Module, spec: OpSpec, params: dict[str, Any], made_as: str) -> None:
+    """Make the layer as the drawing will, and compare it with the module of the model. `made_as` is the name of its
+    class there."""
     name = type(module).__name__
     try:
         with torch.random.fork_rng(devices=[]):
@@ -127,6 +165,8 @@ def _check(module: nn.Module, spec: OpSpec, params: dict[str, Any]) -> None:
     except Exception as error:  # the words of its constructor are the reason
         raise Unbound(f"{name} cannot be made anew: {type(error).__name__}: {error}") from error
     theirs, mine = (dict(_facts(one, "", 0, _tensors_of(one))) for one in (module, made))
+    if mine.get("its class") == made_as:
+        mine["its class"] = name
     for place in dict.fromkeys((*theirs, *mine)):
         if place not in theirs or place not in mine or not _equal(theirs[place], mine[place]):
             loose = place.endswith(_LOOSE)

@@ -23,9 +23,10 @@ _RECORDS = "_records_arguments"
 
 @dataclass(frozen=True)
 class NoLiteral:
-    """An argument that no project can keep; `words` say what it is."""
+    """An argument that no project can keep; `words` say what it is, `value` is a class or a function."""
 
     words: str
+    value: Any = None
 
 
 @dataclass(frozen=True)
@@ -82,5 +83,6 @@ def _kept(value: Any) -> Any:
     try:
         return literal_of(value)
     except Unbound:
-        named = inspect.isclass(value) or inspect.isroutine(value)
-        return NoLiteral(str(getattr(value, "__name__", value)) if named else f"a {type(value).__name__}")
+        if inspect.isclass(value) or inspect.isroutine(value):
+            return NoLiteral(str(getattr(value, "__name__", value)), value)
+        return NoLiteral(f"a {type(value).__name__}")
