@@ -301,11 +301,11 @@ def test_a_legend_takes_a_second_line_before_it_leaves_out_the_names(qtbot) -> N
                Entry("again", "0.0524", 3)]  # fmt: skip
     legend.resize(2000, 18)
     legend.set_entries(entries)
-    assert legend.height() == 18 and [label for label, _, _ in legend._places()][1] == "validation"
-    one_line = sum(width for _, _, width in _widths(entries, True, True, True))
+    assert legend.height() == 18 and [label for label, *_ in legend.shown()][1] == "validation"
+    one_line = sum(width for *_, width in _widths(entries, True, True))
     legend.resize(int(0.7 * one_line), 18)
     legend.grab()
-    assert legend.height() == 36 and all(label for label, _, _ in legend._places())
+    assert legend.height() == 36 and all(label and value for label, value, *_ in legend.shown())
 
 
 def test_every_chart_catches_up_in_turn_when_nothing_more_is_told(qtbot, shown):

@@ -9,6 +9,7 @@ from app.training.events import GradientNorms, Histograms, LayerFigures, Started
 from app.training.history import History
 from app.training.inside import Inside
 from app.training.peek import Channels
+from app.views.training.card import LINE, Entry, Legend
 from app.views.training.curves import Curves
 from app.views.training.inside_card import InsideCard
 from app.views.training.layer_page import LayerPage
@@ -150,3 +151,21 @@ def test_a_click_on_a_row_of_dead_units_selects_the_layer(qtbot, history):
     with qtbot.waitSignal(curves.layerSelected) as told:
         curves.gradients.layerClicked.emit("act1")
     assert told.args == ["act1"]
+
+
+def test_a_legend_without_room_for_everything_keeps_the_names(qtbot):
+    legend = Legend()
+    qtbot.addWidget(legend)
+    names = ("the main group", "conv1", "layers.0.attention", "fc2")
+    legend.set_entries([Entry(name, "0.00100", number, short="main" if not number else "")
+                        for number, name in enumerate(names)])  # fmt: skip
+    with qtbot.waitExposed(legend):
+        legend.show()
+    for width in (1000, 400, 300, 240, 182):
+        legend.resize(width, legend.height())
+        shown = legend.shown()
+        assert all(label for label, *_ in shown), "a value without its name says nothing"
+        lines = legend.height() // LINE
+        assert sum(row_width for *_, row_width in shown) <= lines * (width + 16)
+    assert [value for _, value, *_ in shown] == [""] * 4 and shown[1][0] == "conv1"
+    assert legend.toolTip().splitlines()[1] == "conv1 0.00100"

@@ -104,6 +104,10 @@ class Head(QWidget):
             hidden.add(widget)
         if needed() - wanted > self.width():
             hidden.update(self._added)
+        for widget in reversed([one for one in self._spare if one in hidden and one is not self.norms]):
+            hidden.discard(widget)  # a narrow one may fit where a wide one did not
+            if needed() > self.width():
+                hidden.add(widget)
         for widget in (*self._spare, *self._added):
             widget.setVisible(widget not in hidden)
         self.summary.setText(self._text if whole else "")

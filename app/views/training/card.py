@@ -86,7 +86,8 @@ class Entry:
 
 
 class Legend(QWidget):
-    """What each mark means and its newest value; it shortens labels where a line is short, and takes a second one."""
+    """What each mark means and its newest value; it shortens labels where a line is short, takes a second one, and
+    leaves the values to the tooltip before it would leave out a name."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -117,16 +118,21 @@ class Legend(QWidget):
     def _fit(self) -> None:
         """Take a second line where short names do not fit in one, whatever the values are at the moment."""
         usual = [replace(entry, value="0.0000") for entry in self._entries]
-        self._lines = 1 if _rows(_widths(usual, True, True, True), True, self.width()) <= 1 else 2
+        self._lines = 1 if _rows(_widths(usual, True, True), True, self.width()) <= 1 else 2
         self.setFixedHeight(self._lines * LINE)
 
-    def _places(self) -> list[tuple[str, bool, float]]:
-        """Label, whether the mark is small, and width of every entry, in the longest form that fits."""
-        places: list[tuple[str, bool, float]] = []
-        for short, small, named in ((False, False, True), (True, False, True), (True, True, True), (True, True, False)):
-            places = _widths(self._entries, short, small, named)
+    def shown(self) -> list[tuple[str, str, bool, float]]:
+        """Label, value, whether the mark is small, and width of every entry, in the longest form that fits."""
+        for short, small in ((False, False), (True, False), (True, True)):
+            places = _widths(self._entries, short, small)
             if _rows(places, small, self.width()) <= self._lines:
-                break
+                return places
+        plain = [replace(entry, value="") for entry in self._entries]
+        places = _widths(plain, True, True)
+        room = float("inf")
+        while _rows(places, True, self.width()) > self._lines and room > 20:
+            room = min(room - 4, max(width for *_, width in places) - 4)
+            places = _widths(plain, True, True, room)
         return places
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -135,7 +141,7 @@ class Legend(QWidget):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         x, middle, top = 0.0, LINE / 2, 0.0
         baseline = Qt.AlignmentFlag.AlignVCenter
-        for (label, small, width), entry in zip(self._places(), self._entries, strict=True):
+        for (label, value, small, width), entry in zip(self.shown(), self._entries, strict=True):
             mark_width = _mark_width(entry.mark, small)
             if x and x + width - 2 * _gap(small) > self.width() and top < self.height() - LINE:
                 x, top = 0.0, top + LINE
@@ -144,30 +150,35 @@ class Legend(QWidget):
             painter.setFont(theme.font("caption"))
             painter.setPen(now.text2)
             painter.drawText(QRectF(left, top, 400, LINE), baseline, label)
-            left += QFontMetricsF(painter.font()).horizontalAdvance(label) + (_gap(small) if label else 0)
+            left += QFontMetricsF(painter.font()).horizontalAdvance(label) + _gap(small)
             painter.setFont(theme.font("section"))
             painter.setPen(now.text)
-            painter.drawText(QRectF(left, top, 400, LINE), baseline, entry.value)
+            painter.drawText(QRectF(left, top, 400, LINE), baseline, value)
             x += width
         painter.end()
 
 
-def _widths(entries: Sequence[Entry], short: bool, small: bool, named: bool) -> list[tuple[str, bool, float]]:
-    """Label, whether the mark is small, and width of every entry, with the gap behind it."""
+def _widths(
+    entries: Sequence[Entry], short: bool, small: bool, most: float = float("inf")
+) -> list[tuple[str, str, bool, float]]:
+    """Label, value, whether the mark is small, and width of every entry, with the gap behind it; labels are cut where
+    an entry would be wider than `most`."""
     plain, strong = QFontMetricsF(theme.font("caption")), QFontMetricsF(theme.font("section"))
     found = []
     for entry in entries:
-        label = ((entry.short if short else "") or entry.label) if named else ""
-        words = plain.horizontalAdvance(label) + strong.horizontalAdvance(entry.value)
-        gaps = (_gap(small) if label else 0) + 2 * _gap(small)
-        found.append((label, small, _mark_width(entry.mark, small) + words + gaps))
+        label = (entry.short if short else "") or entry.label
+        taken = _mark_width(entry.mark, small) + strong.horizontalAdvance(entry.value)
+        taken += (3 if entry.value else 2) * _gap(small)
+        if most < float("inf"):
+            label = plain.elidedText(label, Qt.TextElideMode.ElideRight, max(most - taken, 0.0))
+        found.append((label, entry.value, small, taken + plain.horizontalAdvance(label)))
     return found
 
 
-def _rows(places: Sequence[tuple[str, bool, float]], small: bool, room: float) -> int:
+def _rows(places: Sequence[tuple[str, str, bool, float]], small: bool, room: float) -> int:
     """How many lines they fill."""
     rows, x = 1, 0.0
-    for _, _, width in places:
+    for *_, width in places:
         if x and x + width - 2 * _gap(small) > room:
             rows, x = rows + 1, 0.0
         x += width
