@@ -237,13 +237,17 @@ def test_a_second_crashed_window_is_restored_in_a_window_of_its_own(qtbot, qapp,
     assert [command[-1] for command in started] in ([str(second)], [str(second.with_name("crash0.journal"))])
     with windows.shown(qapp, "other") as other:
         other.recovery.open(Path(started[0][-1]))
+        qtbot.waitUntil(lambda: other.document.dirty)
         assert {window.document.project.name, other.document.project.name} == {"first", "second"}
         assert other.document.dirty
 
 
-def test_work_that_was_discarded_meanwhile_is_refused_with_a_word(window: MainWindow, tmp_path: Path) -> None:
+def test_work_that_was_discarded_meanwhile_is_refused_with_a_word(
+    qtbot, window: MainWindow, tmp_path: Path
+) -> None:
     window.recovery.open(tmp_path / "gone.journal")
-    assert "cannot be restored" in window.banner.title() and not window.document.dirty
+    qtbot.waitUntil(lambda: "cannot be restored" in window.banner.title())
+    assert not window.document.dirty
 
 
 def test_what_changed_in_the_file_since_is_shown(qtbot, window: MainWindow, file: Path) -> None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app import garbage
+from app import garbage, project_file
 from app.builder import head_edits
-from app.views import housekeeping
+from app.journal import JOURNAL, Entry, Journal
+from app.views import housekeeping, recovery_control
 from app.views.canvas.part import Part
 from app.views.canvas.scene import CanvasScene
+from app.views.inspector.lines import TOO_LONG, NotesField
 from app.views.main_window import MainWindow
 from benchmarks.monsters import MONSTERS
 from tests.test_window import ready
@@ -167,3 +171,47 @@ def test_a_file_far_from_rest_is_left_at_once(window: MainWindow, tmp_path: Path
     before = len(window.canvas.scene.nodes)
     window.document.new()
     assert before and not window.canvas.scene.nodes and not window.canvas.scene.wires
+
+
+def test_notes_with_a_line_that_takes_a_minute_to_lay_out_are_cut_where_they_are_shown(
+    qtbot: QtBot, window: MainWindow
+) -> None:
+    page_of = window.inspector
+    field = next(field for field in page_of.findChildren(NotesField) if field.accessibleName() == "Notes")
+    words = "x" * 100_000 + "\nshort"
+    field.show_text(words)
+    assert field.isReadOnly() and TOO_LONG in field.toPlainText() and len(field.toPlainText()) < 11_000
+    field.show_text("short\nagain")
+    assert not field.isReadOnly() and field.toPlainText() == "short\nagain"
+    field.show_text(window.document.project.notes)
+
+
+def test_a_large_sheet_is_restored_with_places_that_were_made_beside_the_window(tmp_path: Path) -> None:
+    project = project_file.loads(MONSTERS["a chain of 1000 nodes"]())
+    assert not project.positions
+    kept = Journal(tmp_path)
+    kept.write(Entry(project, None, None, datetime.now().astimezone()))
+    left = tmp_path / f"left{JOURNAL}"
+    left.write_bytes(kept.path.read_bytes())
+    kept.close()
+    findings, offers = recovery_control._offers(tmp_path)
+    (found,) = findings.found
+    assert found.entry is not None and len(found.entry.project.positions) == 1_002 and offers[0][0] is found
+    found.leave()
+
+
+def test_wires_that_come_at_once_between_few_nodes_get_the_ways_that_they_would_have(
+    qtbot: QtBot, window: MainWindow
+) -> None:
+    project = project_file.loads(MONSTERS["5,000 wires into one cat"]())
+    some = replace(project, graph=replace(project.graph, edges=project.graph.edges[:1_100]))
+    window.document.new(some)
+    scene, fresh = window.canvas.scene, CanvasScene(window.catalog)
+    assert len(scene.wires) == 1_100
+    at_rest(qtbot, window)
+    fresh.show_project(some)
+    fresh.set_analysis(window.live.analysis)
+    fresh.wiring.finish()
+    assert {edge: item.way for edge, item in scene.wires.items()} == {
+        edge: item.way for edge, item in fresh.wires.items()
+    }

@@ -62,6 +62,7 @@ class ProblemRow(QWidget):
         super().__init__(parent)
         self.problem, self._name, self._category = problem, name, category
         self._marked = False
+        self._natural: int | None = None
         self.name_width = _NAME_LEAST
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAttribute(Qt.WidgetAttribute.WA_Hover)
@@ -95,7 +96,10 @@ class ProblemRow(QWidget):
         return (self._name, self._category) == (name, category) and self.problem == problem
 
     def natural_name_width(self) -> int:
-        return int(min(max(TextLine(self._name, "message").width + 12, _NAME_LEAST), _NAME_MOST))
+        if self._natural is None:  # of many rows it is asked again and again
+            width = TextLine(self._name[:_NAME_MOST], "message").width
+            self._natural = int(min(max(width + 12, _NAME_LEAST), _NAME_MOST))
+        return self._natural
 
     def set_marked(self, marked: bool) -> None:
         """Show that its node is selected."""

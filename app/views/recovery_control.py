@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from PySide6.QtCore import QObject, Qt
 
 from app import file_lock, journal, own_layers, project_file
 from app.background import Failure
+from app.builder.placing import with_places
 from app.journal import Entry, Findings, Found
 from app.remote.process import ROOT
 from app.views.autosave import Autosave
@@ -43,6 +45,7 @@ class RecoveryControl(QObject):
         self._found: list[Found] = []
         self._looking: Errand | None = None
         self._asked = False
+        self._opening: Errand | None = None
 
     def look(self, asked: bool = False) -> None:
         """Offer what windows that crashed have left; with `asked`, say so if there is nothing."""
@@ -56,10 +59,18 @@ class RecoveryControl(QObject):
 
     def open(self, path: Path) -> None:
         """Restore one journal: another window has offered it, and this one was started for it."""
-        try:
-            self.restore(journal.open_one(path))
-        except (journal.JournalError, OSError, file_lock.Busy) as error:
-            self._window.refuse("The unsaved work cannot be restored", str(error))
+        self._opening = Errand(lambda _tell: _placed(journal.open_one(path)))
+        self._opening.ended.connect(self._opened, Qt.ConnectionType.QueuedConnection)
+        self._opening.begin()
+
+    def _opened(self, answer: Found | Failure) -> None:
+        self._opening = None
+        if not isinstance(answer, Failure):
+            self.restore(answer)
+        elif isinstance(answer.error, (journal.JournalError, OSError, file_lock.Busy)):
+            self._window.refuse("The unsaved work cannot be restored", str(answer.error))
+        else:
+            raise answer.error
 
     def restore(self, found: Found) -> None:
         """Open what a journal holds, here, or in a window of its own if this one has work or a run."""
@@ -79,8 +90,9 @@ class RecoveryControl(QObject):
 
     def close(self) -> None:
         """The window closes: what it had is saved or given up, and what was not decided is offered again."""
-        if self._looking is not None:
-            self._looking.cancel()
+        for errand in (self._looking, self._opening):
+            if errand is not None:
+                errand.cancel()
         self._leave()
         self.files.close()
         self.autosave.close()
@@ -145,9 +157,16 @@ def _offers(folder: Path) -> tuple[Findings, tuple[tuple[Found, Catalog | None, 
     findings = journal.find(folder)
     offers: list[tuple[Found, Catalog | None, str]] = []
     for found in findings.found:
-        entry = found.entry
+        entry = _placed(found).entry
         offers.append((found, own_layers.ops_of(entry.project) if entry else None, _remark(entry) if entry else ""))
     return findings, tuple(offers)
+
+
+def _placed(found: Found) -> Found:
+    """With a place for every node of large sheets: the window would stand still while it makes them."""
+    if found.entry is not None:
+        found.entry = replace(found.entry, project=with_places(found.entry.project))
+    return found
 
 
 def _remark(entry: Entry) -> str:

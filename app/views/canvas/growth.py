@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from app.builder.analysis import Analysis
 
 MANY = 300  # new nodes; fewer come at once
+MANY_WIRES = 1000  # new ones between few nodes: they get their ways in turns
 FIRST = 60  # nodes of the first turn
 SLICE = 0.012  # seconds that a turn may take about
 TURN = 1  # millisecond: a timer of none comes before the window answers
@@ -67,7 +68,12 @@ class Growth(QObject):
         """Bring the scene in line with a sheet, at once or in turns."""
         new = sum(node not in self._scene.nodes for node in sheet.graph.nodes)
         if new <= MANY:
+            many = len(sheet.graph.edges) - len(self._scene.wires) > MANY_WIRES and not self._scene.wiring.held
+            if many:
+                self._hold()
             self._end(sheet)
+            if many and not self._learnt:
+                self._release()
             return
         if self._target is None:
             self._chunk = FIRST

@@ -70,12 +70,17 @@ class NameLine(TextField):
             super().keyPressEvent(event)
 
 
+LONGEST = 10_000  # letters of a line: to lay out one of 500,000 takes a minute
+TOO_LONG = f"Lines of more than {LONGEST:,} letters are cut; these notes cannot be edited. The file has all of it."
+
+
 class NotesField(QPlainTextEdit):
     """Free words. Undo is the project's; `visit` counts how often a person came, so that a visit is one step."""
 
     def __init__(self, placeholder: str, accessible: str = "Notes", parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.visit = 0
+        self._long = ""  # what the project holds, where that is not all shown
         self.setUndoRedoEnabled(False)
         self.setTabChangesFocus(True)
         self.setPlaceholderText(placeholder)
@@ -90,6 +95,14 @@ class NotesField(QPlainTextEdit):
 
     def show_text(self, text: str) -> None:
         """Show what the project holds, without telling of it."""
+        if text == self._long or (not self._long and self.toPlainText() == text):
+            return
+        lines = text.split("\n")
+        self._long = text if any(len(line) > LONGEST for line in lines) else ""
+        if self._long:
+            shown = "\n".join(line[:LONGEST] for line in lines)
+            text = f"{shown}\n\n[{TOO_LONG}]"
+        self.setReadOnly(bool(self._long))
         if self.toPlainText() != text:
             self.blockSignals(True)
             self.setPlainText(text)
