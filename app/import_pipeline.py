@@ -90,13 +90,8 @@ def imported(
             valued = valued or _with_values(project, analysis.source, model, wish, folder, tell)
             project = _told(valued, found)
             project = _with_reference(project, found, probe, model, wish, folder)
-            return _with_inits(project, analysis.source, known, wish) if analysis.runnable else project
-        try:
-            path, why = held.part_to_keep(model, found, apart, own, tell)
-        except ImportFailed:
-            if analysis.runnable:
-                raise
-            return _with_values(_told(project, found), None, model, wish, folder, tell)  # what is wrong is shown
+            return _with_inits(project, analysis.source, known, wish)
+        path, why = held.part_to_keep(model, found, apart, own, tell)
         apart[path] = why
 
 
@@ -147,18 +142,14 @@ def _told(project: Project, found: Found) -> Project:
 
 
 def _with_values(
-    project: Project, source: Source | None, model: nn.Module, wish: Wish, folder: Path, tell: Tell
+    project: Project, source: Source, model: nn.Module, wish: Wish, folder: Path, tell: Tell
 ) -> Project:
-    """The project that starts from the model's values, and knows where it comes from. None for `source` if the net
-    cannot be made yet: then nobody knows which of them it has."""
+    """The project that starts from the model's values, and knows where it comes from."""
     state: dict[str, Tensor] = dict(model.state_dict())
-    wrong: dict[str, str] = {}
-    buffers: tuple[str, ...] = ()
-    if source is not None:
-        infos = {key: TensorInfo.of(value) for key, value in state.items()}
-        wrong = misfits(infos, state_dicts.net_infos(source))
-        state = {key: value for key, value in state.items() if key not in wrong}
-        buffers = _unfilled(source, model, state)
+    infos = {key: TensorInfo.of(value) for key, value in state.items()}
+    wrong = misfits(infos, state_dicts.net_infos(source))
+    state = {key: value for key, value in state.items() if key not in wrong}
+    buffers = _unfilled(source, model, state)
     kept = state if wish.keep_weights else {key: state[key] for key in buffers}
     start: StartWeights | None = None
     if kept:
@@ -167,10 +158,9 @@ def _with_values(
     if wrong:
         words = f"{len(wrong)} tensors of the model are not of the net and are not kept: {', '.join(list(wrong)[:4])}."
         project = replace(project, notes=f"{project.notes}\n{words}")
-    if source is not None:
-        weights = KeptFile(start.path, start.sha256) if start is not None else None
-        origin = Origin(wish.source, drawing_digest.digest(project, source), weights=weights, buffers=buffers)
-        project = replace(project, origin=origin)
+    weights = KeptFile(start.path, start.sha256) if start is not None else None
+    origin = Origin(wish.source, drawing_digest.digest(project, source), weights=weights, buffers=buffers)
+    project = replace(project, origin=origin)
     return project_file.with_start(project, start if wish.keep_weights else start_weights.random_start(project))
 
 

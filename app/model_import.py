@@ -35,6 +35,7 @@ _INPUT = re.compile(r"(?P<sizes>\d+(?:x\d+)*)(?::(?P<dtype>[a-z]+\d*))?")
 _PICTURE, _CLIP, _SCENE = (3, 224, 224), (3, 16, 112, 112), (3, 320, 320)
 CHECKING = "Checking against the model"  # how the words on a comparison with the live model begin
 UNCHECKED = "The drawing was not checked against the model."  # while, or since, the comparison has not ended
+_NO_STATISTICS = "Expected more than 1 value per channel when training"  # of one sample; of two there are
 BACKBONE = "backbone"  # what computes with tensors in a model that detects
 
 
@@ -346,6 +347,9 @@ def project_of(
     try:
         drawn = import_module(model, examples, catalog(), cancelled=cancelled, own=own, apart=apart)
     except (TraceError, DraftError) as error:
+        if _NO_STATISTICS in str(error) and all(one.shape[:1] == (1,) for one in inputs):
+            two = tuple(replace(one, shape=(2, *one.shape[1:])) for one in inputs)
+            return project_of(model, two, name, cancelled, own, apart)
         where = line_in(error, own.file.path) if own is not None else ""
         raise ImportFailed(f"{error} ({own.file.path.name}{where})" if own and where else str(error)) from error
     shapes = ", ".join("×".join(map(str, one.shape)) for one in inputs)

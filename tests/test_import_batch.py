@@ -91,3 +91,13 @@ def test_a_batch_that_no_dimension_can_be_is_a_problem() -> None:
     assert any("batch is dimension 2" in problem.message for problem in analyse(graph).errors)
     graph = net([("input", "in", {"shape": (7, 8), "batch": 1}), ("nn.ReLU", "act", {}), ("output", "out", {})])
     assert "(7, N, 8)" in analyse(graph).source.text
+
+
+def test_a_model_whose_training_wants_two_samples_is_imported_with_one() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.BatchNorm2d(4), nn.Flatten(), nn.Dropout())
+    project = project_of(model, (ModelInput((1, 3, 8, 8)),), "it")
+    assert "with an input of 2×3×8×8" in project.notes
+    net = make_module(analyse(project.graph, own_layers.ops_of(project)).source)
+    net.load_state_dict(model.state_dict(), strict=True)
+    x = torch.randn(1, 3, 8, 8)
+    assert torch.equal(net.eval()(x), model.eval()(x))

@@ -5,20 +5,24 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from app import import_child
+from app import import_child, model_import
 from app.builder.importer import refused_calls, regions
 from app.import_child import Question
+from app.import_pipeline import Wish, imported
 from app.model_import import ImportFailed, ModelInput, ModelSource
 from app.parity.check import Check, Found
 from app.parity.inputs import Inputs
 from app.parity.subject import Subject
+from app.project import Project
 from app.source import InputSpec
 
 SHAPE = (2, 4)
@@ -201,6 +205,22 @@ def test_the_smallest_part_that_differs_is_kept_as_a_node_of_its_own_code(tmp_pa
     assert project.origin is not None and "equal in eval and train mode" in project.origin.checked
     custom = [node.op for node in project.graph.nodes.values() if node.op.startswith("custom.")]
     assert custom == ["custom.late:Late"] and "part (Late) is one node" in project.notes
+
+
+def test_a_drawing_that_cannot_run_is_refused_with_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = model_import.project_of
+
+    def wrong(*args: Any, **named: Any) -> Project:
+        project = right(*args, **named)
+        last = next(node for node in project.graph.nodes.values() if node.params.get("out_features") == 2)
+        nodes = project.graph.nodes.set(last.id, replace(last, params=last.params.set("in_features", 5)))
+        return replace(project, graph=replace(project.graph, nodes=nodes))
+
+    monkeypatch.setattr(model_import, "project_of", wrong)
+    wish = Wish("it", "it", (ModelInput((2, 4)),))
+    model = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
+    with pytest.raises(ImportFailed, match=r"the drawing cannot run: .*expects 5.*What differs is Sequential"):
+        imported(model, wish, tmp_path, dict)
 
 
 @pytest.mark.usefixtures("overlooked")
