@@ -106,6 +106,16 @@ def test_the_head_line_fits_a_narrow_window(room, qtbot) -> None:
         assert room.head.grouping.isVisible() and room.head.capture.isVisible() and room.head.export.isVisible()
 
 
+def test_the_overview_does_not_cover_a_small_view(room, qtbot) -> None:
+    room.set_tape(small_tape())
+    room.resize(1200, 500)
+    room.view.zoom_by(8.0)
+    for height, seen in ((500, True), (190, False)):
+        room.resize(1200, height)
+        qtbot.waitUntil(lambda height=height: room.height() == height)
+        qtbot.waitUntil(lambda seen=seen: room.minimap.isVisible() is seen)
+
+
 # -- folding -----------------------------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QRectF, QSize, Qt
+from PySide6.QtCore import QRectF, QSize
 from PySide6.QtGui import QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLayout, QSizePolicy, QWidget
 
@@ -25,7 +25,7 @@ class Head(QWidget):
         self.setMinimumHeight(38)
         self.root = label("loss.grad_fn", "section")
         self.summary = label("", "label", "text2")
-        self.below = label("", "label", "text2")  # the summary, where the line has no room for it
+        self.below = label("", "label", "text2", wrap=True)  # the summary, where the line has no room for it
         self.below.setContentsMargins(12, 0, 10, 6)
         self.below.setMinimumWidth(1)
         self.below.hide()
@@ -111,8 +111,7 @@ class Head(QWidget):
         for widget in (*self._spare, *self._added):
             widget.setVisible(widget not in hidden)
         self.summary.setText(self._text if whole else "")
-        room = self.width() - 22
-        self.below.setText(metrics.elidedText(self._text, Qt.TextElideMode.ElideRight, max(room, 0)))
+        self.below.setText(self._text)
         self.below.setVisible(not whole and bool(self._text))
         layout.activate()
 

@@ -15,7 +15,7 @@ WIDTH, HEIGHT, MARGIN, PAD = 158, 66, 14, 7
 
 
 class Minimap(QWidget):
-    """Lies on the view, at its bottom right; hides while everything is in sight."""
+    """Lies on the view, at its bottom right; hides while everything is in sight, and where it would cover much of it."""
 
     def __init__(self, view: TapeView) -> None:
         super().__init__(view)
@@ -63,7 +63,8 @@ class Minimap(QWidget):
     def _follow(self) -> None:
         area = self._view.scene().sceneRect()
         all_seen = self._seen().adjusted(-1, -1, 1, 1).contains(area.adjusted(SLACK, SLACK, -SLACK, -SLACK))
-        self.setVisible(not area.isEmpty() and not all_seen)
+        roomy = self._view.width() > 2 * (WIDTH + MARGIN) and self._view.height() > 2 * (HEIGHT + MARGIN)
+        self.setVisible(roomy and not area.isEmpty() and not all_seen)
         self.move(self._view.width() - WIDTH - MARGIN, self._view.height() - HEIGHT - MARGIN)
         self.update()
 
