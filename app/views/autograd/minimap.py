@@ -15,7 +15,7 @@ WIDTH, HEIGHT, MARGIN, PAD = 158, 66, 14, 7
 
 
 class Minimap(QWidget):
-    """Lies on the view, at its bottom right; hides while everything is in sight, and where it would cover much of it."""
+    """Lies on the view, at its bottom right; hides while all is in sight, and where it would cover much of it."""
 
     def __init__(self, view: TapeView) -> None:
         super().__init__(view)
