@@ -13,6 +13,7 @@ from app import project_file
 from app.builder.analysis import analyse
 from app.builder.blocks import with_blocks
 from app.builder.catalog import catalog
+from app.builder.introspect import find
 from app.model_import import ImportFailed, ModelInput, project_of
 from app.source import make_module
 
@@ -107,3 +108,26 @@ def test_older_and_shorter_ways_to_write_a_call(way: Callable[[nn.Module, torch.
 def test_a_transformer_layer_with_an_activation_of_ones_own_is_followed_inside() -> None:
     layer = nn.TransformerEncoderLayer(4, 2, 8, activation=F.silu, batch_first=True, norm_first=True)
     assert "F.silu(" in same(Calls(layer, lambda f, x: f(x)), (2, 3, 4))
+
+
+class Masked(nn.Module):
+    """A transformer whose masks are made of sizes, and whose flags say nothing of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.whole = nn.Transformer(4, 2, 1, 1, 8, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        later = torch.triu(torch.full((3, 3), float("-inf")), 1)
+        return self.whole(x, x * 2, src_mask=later, tgt_mask=later)
+
+
+def test_masks_of_a_transformer_without_values_are_taken_as_they_are() -> None:
+    same(Masked(), (2, 3, 4))
+
+
+def test_a_transformer_with_a_mask_has_a_shape() -> None:
+    target = find("torch.nn.Transformer")
+    with torch.device("meta"):
+        whole, x = target(4, 2, 1, 1, 8, batch_first=True), torch.zeros(2, 3, 4)
+        assert whole(x, x, tgt_mask=torch.zeros(3, 3)).shape == (2, 3, 4)

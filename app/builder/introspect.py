@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import torch
 
-from app.builder import custom, ops, ops_values
+from app.builder import causal_masks, custom, ops, ops_values
 from app.builder.catalog import SNAPSHOT, Catalog, OpSpec, Param, Port, dump
 from app.builder.literals import AUTO, DTYPES, DType
 from app.frozen import FrozenMap
@@ -64,6 +64,8 @@ def find(target: str) -> Any:
         return ops_values.OWN[names[0]]
     if root == "torchvision":
         return getattr(import_torchvision(names[0]), names[1])
+    if "Transformer" in target:
+        causal_masks.without_values()
     found: Any = {"torch": torch, "operator": __import__("operator")}[root]
     for name in names:
         found = getattr(found, name)

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.utils import checkpoint
 
+from app.builder import causal_masks
 from app.builder.importer import chance, regions
 from app.builder.importer.arguments import lengths_seen, tensors_seen
 from app.builder.importer.factories import sizes_seen
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 @contextlib.contextmanager
 def watched(tracer: Tracer) -> Iterator[None]:
     """While a tracer follows a model, it hears of what is called and asked that is no call of a tensor."""
+    causal_masks.without_values()
     with contextlib.ExitStack() as stack:
         stack.enter_context(_modules(tracer))
         stack.enter_context(_functions(tracer))
