@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
 from app import garbage, project_file
@@ -18,8 +18,10 @@ from app.journal import JOURNAL, Entry, Journal
 from app.views import housekeeping, recovery_control
 from app.views.canvas.part import Part
 from app.views.canvas.scene import CanvasScene
+from app.views.inspector.ends import MOST, EndsSection
 from app.views.inspector.lines import TOO_LONG, NotesField
 from app.views.main_window import MainWindow
+from app.views.widgets import Chip
 from benchmarks.monsters import MONSTERS
 from tests.test_window import ready
 from tests.windows import shown
@@ -215,3 +217,11 @@ def test_wires_that_come_at_once_between_few_nodes_get_the_ways_that_they_would_
     assert {edge: item.way for edge, item in scene.wires.items()} == {
         edge: item.way for edge, item in fresh.wires.items()
     }
+
+
+def test_of_a_thousand_outputs_the_first_are_listed_and_the_others_counted(qtbot: QtBot) -> None:
+    section = EndsSection("none")
+    qtbot.addWidget(section)
+    section.show_ends(project_file.loads(MONSTERS["1,000 outputs"]()).graph, None)
+    said = [each.text() for each in section.findChildren(QLabel)]
+    assert "and 961 more" in said and len(section.findChildren(Chip)) == MOST

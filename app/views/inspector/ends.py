@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from app.builder.analysis import Analysis
 
 _NAME_MOST = 110
+MOST = 40  # lines; a net may have 1,000 outputs, and lines for all of them take a second to make
 
 
 class EndsSection(Section):
@@ -34,7 +35,7 @@ class EndsSection(Section):
         column = emptied(self)
         if not ends:
             column.addWidget(label(self._words, "label", "text3", wrap=True))
-        for one in ends:
+        for one in ends[:MOST]:
             row = QHBoxLayout()
             row.setSpacing(8)
             name = label(elided(one.port, "label", _NAME_MOST).text, "label", "text2")
@@ -47,6 +48,8 @@ class EndsSection(Section):
             row.addWidget(label(one.dtype, "caption", "text3"))
             row.addStretch(1)
             column.addLayout(row)
+        if len(ends) > MOST:
+            column.addWidget(label(f"and {len(ends) - MOST:,} more", "label", "text3"))
 
 
 def _end(graph: Graph, node: Node, analysis: Analysis | None) -> Shown:
