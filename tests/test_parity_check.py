@@ -19,6 +19,7 @@ from app.builder.importer import refused_calls, regions
 from app.import_child import Question
 from app.import_pipeline import Wish, imported
 from app.model_import import ImportFailed, ModelInput, ModelSource
+from app.parity import resources
 from app.parity.check import Check, Found
 from app.parity.inputs import Inputs
 from app.parity.subject import Subject
@@ -230,3 +231,20 @@ def test_a_part_that_cannot_be_kept_is_refused_with_its_place(tmp_path: Path) ->
     question = Question(ModelSource(str(file), "_Net"), {}, (ModelInput((2, 4)),))
     with pytest.raises(ImportFailed, match=r"would be another net: .*part \(_Late, late.py line 10\)"):
         import_child.answer(question, tmp_path)
+
+
+@pytest.mark.parametrize(("several", "chosen"), [(2.0, 1), (0.5, 3)])
+def test_one_thread_compares_where_several_are_slower_and_the_number_is_put_back(several, chosen, monkeypatch) -> None:
+    seen, before = list[int](), torch.get_num_threads()
+    monkeypatch.setattr(resources, "_seconds_with", lambda threads: several if threads > 1 else 1.0)
+
+    def counted(net: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        seen.append(torch.get_num_threads())
+        return net.a(x)
+
+    torch.set_num_threads(3)
+    try:
+        assert not checked(Two(counted), Two(lambda net, x: net.a(x))).differences
+        assert set(seen) == {chosen} and torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)

@@ -21,7 +21,7 @@ from app.model_import import CHECKING
 from app.parity.differences import ALLOWED, ALLOWED_ELSE, CALL, Difference, in_what_was_seen, standing
 from app.parity.draws import SameDraws
 from app.parity.inputs import Inputs, Shapes
-from app.parity.resources import OutputBytes, free_bytes, parameter_count
+from app.parity.resources import OutputBytes, free_bytes, parameter_count, threads_that_pay
 from app.parity.subject import SECOND, Seen, Subject, seen
 from app.rng import borrowed
 
@@ -125,7 +125,7 @@ class Check:
         """Compare as much as time and memory allow."""
         state = self._state
         try:
-            with self._quiet():
+            with self._quiet(), threads_that_pay():
                 shapes = self._inputs.shapes(self._inputs.batch)
                 for difference in standing(self._ours.module, self._theirs.module):
                     raise _Differs(difference, self._inputs.tensors(shapes, "first", False))
