@@ -334,6 +334,7 @@ def main(folder: Path, listing: bool, ahead: bool) -> int:
         with contextlib.suppress(ImportError, RuntimeError):  # a model of a file may do without it
             import_torchvision("models")
     from app.builder.importer import building  # noqa: F401  # torch is there when the question comes
+    from app.parity.resources import threads_that_pay
 
     gc.freeze()  # and is not looked through for garbage while a model is read
     text = sys.stdin.readline()
@@ -344,7 +345,8 @@ def main(folder: Path, listing: bool, ahead: bool) -> int:
     try:
         question = Question.read(text)
         drawn = (lambda early: _hand_over(early, folder)) if question.early else None
-        project = answer(question, folder, lambda words: _put(folder / PROGRESS, words), drawn)
+        with threads_that_pay():
+            project = answer(question, folder, lambda words: _put(folder / PROGRESS, words), drawn)
         project_file.write(project, folder / LEFT)
     except ImportFailed as error:
         _put(folder / WHY, f"{error}".replace("\n", " "))
