@@ -882,6 +882,52 @@ class CachedMask(Net):
         return self.fc(x) @ self.mask
 
 
+class CachedBuffer(Net):
+    """A buffer that no state_dict has, made at the first call."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mask", torch.zeros(1, 1), persistent=False)
+
+    def forward(self, x):
+        if self.mask.shape[1] != x.shape[1]:
+            self.mask = torch.ones(x.shape[1], x.shape[1]).tril().to(self.fc.weight.dtype)
+        return self.fc(x) @ self.mask.expand(x.shape[1], -1)
+
+
+class BufferSetAtEveryCall(Net):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("last", torch.zeros(4), persistent=False)
+
+    def forward(self, x):
+        y = self.fc(x) + self.last
+        self.last = y.detach().mean(0)
+        return y
+
+
+class CachedInEvaluation(Net):
+    """Computed of the weights once, and let go of whenever the model is brought into a mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.squares = {}
+
+    @torch.no_grad()
+    def train(self, mode=True):
+        super().train(mode)
+        if self.squares:
+            self.squares = {}
+        return self
+
+    def forward(self, x):
+        if self.training:
+            return F.linear(self.fc(x), self.fc.weight.detach().square())
+        if "fc" not in self.squares:
+            self.squares["fc"] = self.fc.weight.detach().square()
+        return F.linear(self.fc(x), self.squares["fc"])
+
+
 class CachedNoise(Net):
     def __init__(self):
         super().__init__()

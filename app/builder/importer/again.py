@@ -13,6 +13,7 @@ from app.builder.importer.frames import Frame
 
 # What takes of a tensor no more than its sizes, its dtype and where it lies.
 _OF_ITS_KIND = frozenset("size dim zeros_like ones_like full_like empty_like new_zeros new_ones new_full".split())
+PARAMETERS = "its parameters"
 _CHANCE = frozenset("rand randn randint randperm rand_like randn_like dropout normal bernoulli".split())
 
 
@@ -59,8 +60,11 @@ def hashes(frame: Frame, constants: Mapping[fx.Node, torch.Tensor], known: Mappi
 
 
 def hangs_on(node: fx.Node, values: Mapping[fx.Node, Any], outside: Mapping[fx.Node, fx.Node]) -> str:
-    """What a value depends on that is another at the next call, in words; "" if it is made of sizes and constants."""
-    todo, seen = [node], set[fx.Node]()
+    """What a value depends on that is another at the next call, in words; "" if it is made of sizes and constants.
+
+    PARAMETERS is said of what is computed with them alone: it is another when they have been trained.
+    """
+    todo, seen, found = [node], set[fx.Node](), ""
     while todo:
         one = todo.pop()
         if one in seen or not isinstance(values.get(one), torch.Tensor | tuple | list):
@@ -75,10 +79,10 @@ def hangs_on(node: fx.Node, values: Mapping[fx.Node, Any], outside: Mapping[fx.N
             return "random numbers"
         if one.op == "placeholder" and one not in outside:
             return "what arrives"
-        if one.op == "get_attr" and isinstance(values[one], torch.nn.Parameter):
-            return "its parameters"
         if one.op == "call_module":
-            return "its parameters"
+            return "what a layer gives"
+        if one.op == "get_attr" and isinstance(values[one], torch.nn.Parameter):
+            found = PARAMETERS
         taken = one.all_input_nodes[:1] if name == "type_as" else one.all_input_nodes
         todo += [outside[one]] if one in outside else taken
-    return ""
+    return found

@@ -166,7 +166,7 @@ class _Drawing:
         before, tracer = facts(copied, beside), self._tracer(ways)
         self.arrived = tracer.arrived
         frame = tracer.follow(copied, *self.examples, original=self.model)
-        check_again(tracer, frame, before, lambda: self._tracer(ways), self.examples)
+        check_again(tracer, frame, before, lambda: self._tracer(ways), self.examples, training)
         draft = Drafter(tracer, self.model, self.catalog).draft(frame)
         numbers_once(draft)
         self._check_tensors(draft)

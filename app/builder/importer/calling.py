@@ -63,8 +63,12 @@ class Modules:
         own, kind = module.__dict__.get("forward"), type(module)  # that of the instance goes before that of its class
         return with_hooks(module, kind.forward if own is None else lambda _, *args, **named: own(*args, **named))
 
-    def state_set(self, module: nn.Module, name: str) -> None:
-        """A parameter or a buffer is set while the model runs. Raises TraceError."""
+    def state_set(self, module: nn.Module, name: str, value: Any) -> None:
+        """A parameter or a buffer is set while the model runs. Raises TraceError, but for a buffer that no state_dict
+        has: it is an attribute like others, and what the next call does with it is looked at after this one."""
+        if name in module._non_persistent_buffers_set:
+            module.__dict__[name] = value
+            return
         path = self._tracer.names.of_module(module, self._tracer.frames[-1].path)
         raise TraceError("", path, f"it changes self.{name} at every call", False)
 

@@ -16,7 +16,8 @@ from app.builder.importer.fallback import parent
 from app.builder.importer.frames import TraceError
 from app.builder.importer.values import Training
 
-_FACTS = frozenset({"__get__", "dim", "size", "numel"})
+# What asks for facts, and what `@torch.no_grad()` about it does.
+_FACTS = frozenset({"__get__", "dim", "size", "numel", "_set_grad_enabled", "set_grad_enabled"})
 
 
 def set_mode(model: nn.Module, training: bool) -> Training:

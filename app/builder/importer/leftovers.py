@@ -180,4 +180,6 @@ def settled(model: nn.Module) -> dict[int, tuple[Where, fx.Node]]:
         for name, value in list(module.__dict__.items()):
             if name not in _TORCHS:
                 module.__dict__[name] = plain(value, (path, name))
+        for name in module._non_persistent_buffers_set & module.__dict__.keys():  # set while the model ran
+            module._buffers[name] = module.__dict__.pop(name)
     return found

@@ -55,7 +55,7 @@ def _modules(tracer: Tracer) -> Iterator[None]:
 
     def setting(module: nn.Module, name: str, value: Any) -> None:
         if tracer.following and (name in module._buffers or name in module._parameters):
-            tracer.modules.state_set(module, name)
+            tracer.modules.state_set(module, name, value)
         elif type(value) in PROXIES:
             module.__dict__[name] = value
         else:
