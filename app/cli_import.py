@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.leftovers import TemporaryFolder
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+    from app.project import Project
 
 WORDS = """
 SOURCE is torchvision:resnet18, file.py:Class or file.py:make_model(). A file of your own runs only with --trust, in a
@@ -30,6 +34,8 @@ def add(commands: Any) -> None:
                       "same")  # fmt: skip
     parser.add_argument("--take-inits", action="store_true", help="initialise new weights as the model does, where "
                         "torch.nn.init can say it")  # fmt: skip
+    parser.add_argument("--synthetic-data", action="store_true", help="train on synthetic data of its input's shape "
+                        "until you choose others, not on the digits that a new project has")  # fmt: skip
     parser.add_argument("--pretrained", action="store_true", help="with torchvision's weights, if they are on the disk")
     parser.add_argument("--trust", action="store_true", help="run the file that the model is in, now and "
                         "wherever the project uses it, until it is edited")  # fmt: skip
@@ -84,6 +90,8 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
         own_layers.trust(project, seen)
         own_layers.admit(project, options.trust)  # a part that was not followed is a class of the file that just ran
         analysis = analyse(project.graph, own_layers.ops_of(project))
+        if options.synthetic_data:
+            project = _on_synthetic_data(project, analysis)
         backup = project_file.write(project, out, known)
     except model_import.WrongWords as error:
         raise cli.Refused(str(error)) from error
@@ -108,3 +116,14 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
     for problem in analysis.errors:
         print(f"error: {problem.message}. {problem.reason}")
     return 1 if analysis.errors else 0
+
+
+def _on_synthetic_data(project: Project, analysis: Analysis) -> Project:
+    """Return the project with data of its net's shapes. Raises Refused."""
+    from app import cli, synthetic_data
+
+    made = synthetic_data.with_these(project, analysis)
+    if made is None:
+        words = "they are for a net with one float32 input that has the batch in front"
+        raise cli.Refused(f"there are no synthetic data for this net: {words}; leave --synthetic-data away", 1)
+    return made

@@ -13,6 +13,7 @@ from app import (
     model_inits,
     own_layers,
     project_file,
+    several_outputs,
     start_weights,
     state_dicts,
     weights_files,
@@ -79,6 +80,7 @@ def imported(
                 raise
             raise held.refusal(model, path, found, str(error)) from error
         analysis = analyse(project.graph, own_layers.ops_of(project))
+        project = several_outputs.with_chief_loss(project, analysis.source)
         valued: Project | None = None
         if drawn is not None and not apart and analysis.runnable and parameter_count(model) > LARGE:
             valued = _with_values(project, analysis.source, model, wish, folder, tell)

@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING
 from app import several_outputs, synthetic_data
 from app.builder.blocks import with_blocks
 from app.builder.catalog import Catalog, catalog
-from app.builder.checks import ACTIVATIONS, SOFTMAXES, plain_name
 from app.builder.graph import Graph, Node
 from app.builder.literals import DType
-from app.builder.problems import Cure, InsertBefore, Problem, SetData, SetParam, SetTraining, Thaw
+from app.builder.problems import Cure, Problem, SetData, SetParam, SetTraining, Thaw
 from app.builder.training_checks import training
-from app.builder.value_types import Dim, TensorType
+from app.builder.value_types import Dim
 from app.cpu_threads import for_net
 from app.data.counts import training_count
 from app.data.sources import DataError, SourceSpec, spec_of
 from app.data.spec import CLASSES, TOKENS, VALUES
-from app.frozen import FrozenMap
 from app.knob_checks import problems as knob_problems
 from app.project import Project
 from app.start_weights import lost_buffers
@@ -33,7 +31,6 @@ from app.training.job import Job, JobError, check_data
 
 UNREAD = "The data have not been read yet"
 FEW = 64  # nodes; whether a net is small is asked of no larger ones
-_KEEPING = SOFTMAXES | ACTIVATIONS  # what gives the shape that it takes
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
@@ -103,7 +100,7 @@ def _ends(project: Project, analysis: Analysis, source: SourceSpec) -> tuple[Pro
     """What the data have against inputs and outputs. Other data come first among the cures where the input is of
     another shape: the net was made for others. What would change the net comes last."""
     inputs, ends = _inputs(project.graph, source), outputs(project, analysis, source)
-    more = synthetic_data.cures(project.graph, analysis) if inputs or ends else ()
+    more = synthetic_data.cures(project, analysis) if inputs or ends else ()
     other = tuple(replace(one, cures=(*one.cures, *more)) for one in ends)
     if not inputs:
         return other
@@ -228,13 +225,17 @@ def outputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[Pr
     if project.training.losses:
         return several_outputs.problems(project, analysis, source)
     found = several_outputs.without_losses(project, analysis, source)
-    return [found] if found is not None else _outputs(project.graph, analysis, source)
+    return [found] if found is not None else _outputs(project, analysis, source)
 
 
-def _outputs(graph: Graph, analysis: Analysis, source: SourceSpec) -> list[Problem]:
+def _outputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[Problem]:
+    graph = project.graph
     outputs = [node for node in graph.nodes.values() if node.op == "output"]
     if outputs and (special := _special_output(outputs[0])):
-        return [special]
+        rows = several_outputs.suggested(project, analysis, source)
+        give = Cure(f"Give {outputs[0].name} a loss", (SetTraining("", "losses", rows),))
+        always = outputs[0].params.get("when", "always") == "always"
+        return [replace(special, cures=(give, *special.cures)) if always and rows else special]
     kind = analysis.output_type()
     wanted = wanted_output(source)
     if kind is None or not outputs or kind.shape == (Dim(1), *wanted):
@@ -250,7 +251,7 @@ def _outputs(graph: Graph, analysis: Analysis, source: SourceSpec) -> list[Probl
     count = wanted[-1]
     data = f"{count} value{'s' * (count > 1)} to predict" if source.task == VALUES else f"{count} classes"
     message = f"{outputs[0].name} is {kind}, the data have {data}"
-    cures = _class_cures(graph, outputs[0].id, kind, wanted)
+    cures = several_outputs.class_cures(graph, outputs[0].id, kind, wanted)
     return [Problem("error", outputs[0].id, message, reason, cures=cures)]
 
 
@@ -272,38 +273,3 @@ def _special_output(output: Node) -> Problem | None:
     reason = "Under a key it is in a dictionary, and what is returned in one mode alone is missing in the other."
     cure = Cure("Return it always, without a key", edits)
     return Problem("error", output.id, f"The loss takes {output.name} as a tensor, always", reason, cures=(cure,))
-
-
-def _class_cures(graph: Graph, output: str, kind: TensorType, wanted: tuple[int, ...]) -> tuple[Cure, ...]:
-    """Give the last Linear as many features as are wanted, if only that is amiss; else a Linear that does."""
-    classes = wanted[-1]
-    if kind.shape[:1] != (Dim(1),) or len(kind.shape) < 2:
-        return ()
-    if len(wanted) > 1 and kind.shape[1:-1] != wanted[:-1]:
-        return ()
-    port = "input"
-    linear = InsertBefore(output, port, "nn.Linear", FrozenMap(out_features=classes))
-    if len(kind.shape) > 2 and len(wanted) == 1:
-        flatten = InsertBefore(output, port, "nn.Flatten")
-        if kind.per_sample() == classes:
-            return (Cure("Insert Flatten", (flatten,)),)
-        return (Cure(f"Insert Flatten and Linear to {classes}", (flatten, linear)),)
-    last = _last_linear(graph, output)
-    if last is None:
-        return (Cure(f"Insert Linear to {classes}", (linear,)),)
-    return (Cure(f"Set out_features={classes}", (SetParam(last, "out_features", classes),)),)
-
-
-def _last_linear(graph: Graph, output: str) -> str | None:
-    """The Linear whose features are the values that come out: nothing stands behind it but what keeps its shape."""
-    at = output
-    while True:
-        edges = graph.into(at)
-        if len(edges) != 1:
-            return None
-        node = graph.owner(edges[0].source)
-        if node.op == "nn.Linear" and node.repeat == 1:
-            return edges[0].source
-        if plain_name(node.op) not in _KEEPING and not plain_name(node.op).endswith("dropout"):
-            return None
-        at = edges[0].source

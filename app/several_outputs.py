@@ -5,14 +5,18 @@ Beside `preflight`, which asks the one output of a net that has no more. Imports
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from app.builder.graph import Node
-from app.builder.problems import Cure, Problem, SetTraining
-from app.builder.value_types import TensorType
+from app.builder.checks import ACTIVATIONS, SOFTMAXES, plain_name
+from app.builder.graph import Graph, Node
+from app.builder.problems import Cure, InsertBefore, Problem, SetParam, SetTraining
+from app.builder.value_types import Dim, TensorType
 from app.data.spec import CLASSES, VALUES, SourceSpec, TargetInfo
+from app.frozen import FrozenMap
 from app.project import Project
+from app.source import Source
 from app.training import balance
 from app.training.choices import CLASS_IDS, LOSSES
 from app.training.config import INPUT, Choice, OutputLoss
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
     from app.builder.analysis import Analysis
 
 AUXILIARY = 0.3  # the weight of GoogLeNet's auxiliary heads (Szegedy et al. 2014)
+CHIEF = ("logits", "out", "output")  # keys of what a model is trained on, where it gives more beside it
+_KEEPING = SOFTMAXES | ACTIVATIONS  # what gives the shape that it takes
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,32 @@ def outputs_of(project: Project, analysis: Analysis) -> tuple[Output, ...]:
         found.append(Output(name, node, kind, str(node.params.get("when", "always")) == "always"))
     order = {name: place for place, name in enumerate(ends)}
     return tuple(sorted(found, key=lambda one: order.get(one.name, len(order))))
+
+
+def with_chief_loss(project: Project, source: Source) -> Project:
+    """Give the output that a model is trained on a loss, where it comes in a dictionary, and say so in the notes.
+
+    It is the only output, or the one whose key is of `CHIEF`. The project is returned as it is where there is none.
+    """
+    ends = source.ends
+    keys = [end.key for end in ends]
+    key = next((key for key in CHIEF if key in keys), keys[0] if len(keys) == 1 else None)
+    chief = next((end for end in ends if key is not None and end.key == key), None)
+    if chief is None or chief.when != "always" or project.training.losses:
+        return project
+    rows = (OutputLoss(chief.name, project.training.loss),)
+    others = [end.name for end in ends if end is not chief]
+    words = f"It returns a dictionary; the training loss is that of {chief.name}."
+    if others:
+        listed = f"{', '.join(others[:3])}{' and others' if len(others) > 3 else ''}"
+        words = f"{words} {listed} {'has' if len(others) == 1 else 'have'} none until you give one (Training, Loss)."
+    notes = "\n".join(filter(None, (project.notes, words)))
+    return replace(project, training=replace(project.training, losses=rows), notes=notes)
+
+
+def said_apart(outputs: Sequence[Node]) -> bool:
+    """Return whether losses are to name their outputs: there are several, or the only one comes in a dictionary."""
+    return len(outputs) > 1 or any(node.params.get("key") is not None for node in outputs)
 
 
 def targets_of(source: SourceSpec) -> tuple[TargetInfo, ...]:
@@ -119,7 +151,7 @@ def problems(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
             message = f"There is no target {row.target} for {row.output}"
             found.append(Problem("error", output.node.id, message, reason, cures=(again,)))
         else:
-            found += _against(row, output, target)
+            found += _against(project, row, output, target)
     if rows and (first := outputs.get(rows[0].output)) is not None and not first.always:
         reason = "Accuracy and metrics are those of the first loss. Put one first whose output always comes back."
         message = f"{first.name} comes back in one mode alone"
@@ -136,11 +168,15 @@ def problems(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
     return found
 
 
-def _against(row: OutputLoss, output: Output, target: TargetInfo) -> list[Problem]:
+def _against(project: Project, row: OutputLoss, output: Output, target: TargetInfo) -> list[Problem]:
     """What one loss has against its output and its target."""
     if target.task == VALUES and LOSSES.get(row.loss.name) == CLASS_IDS:
         reason = f"{words(target.name)} has values to predict. Choose a loss of values, such as MSELoss."
-        return [Problem("error", output.node.id, f"{row.loss.name} of {row.output} compares with classes", reason)]
+        other = replace(row, loss=usual_loss(target, row.loss))
+        rows = tuple(other if one is row else one for one in project.training.losses)
+        cure = Cure(f"Use {other.loss.name}", (SetTraining("", "losses", rows),))
+        message = f"{row.loss.name} of {row.output} compares with classes"
+        return [Problem("error", output.node.id, message, reason, cures=(cure,))]
     shape = wanted(target)
     more = target.task == CLASSES and LOSSES.get(row.loss.name) == CLASS_IDS
     if output.type is None:
@@ -151,9 +187,45 @@ def _against(row: OutputLoss, output: Output, target: TargetInfo) -> list[Proble
         return []
     given = "×".join(map(str, ("N", *shape)))
     reason = f"Its loss compares it with {words(target.name)} and wants {given}."
-    return [Problem("error", output.node.id, f"{output.name} is {output.type}", reason)]
+    cures = class_cures(project.graph, output.node.id, output.type, shape) if target.name != INPUT else ()
+    return [Problem("error", output.node.id, f"{output.name} is {output.type}", reason, cures=cures)]
 
 
 def words(target: str) -> str:
     """What a target is called where a person reads it."""
     return "the input itself" if target == INPUT else target or "the target"
+
+
+def class_cures(graph: Graph, output: str, kind: TensorType, wanted: tuple[int, ...]) -> tuple[Cure, ...]:
+    """Give the last Linear as many features as are wanted, if only that is amiss; else a Linear that does."""
+    classes = wanted[-1]
+    if kind.shape[:1] != (Dim(1),) or len(kind.shape) < 2:
+        return ()
+    if len(wanted) > 1 and kind.shape[1:-1] != wanted[:-1]:
+        return ()
+    port = "input"
+    linear = InsertBefore(output, port, "nn.Linear", FrozenMap(out_features=classes))
+    if len(kind.shape) > 2 and len(wanted) == 1:
+        flatten = InsertBefore(output, port, "nn.Flatten")
+        if kind.per_sample() == classes:
+            return (Cure("Insert Flatten", (flatten,)),)
+        return (Cure(f"Insert Flatten and Linear to {classes}", (flatten, linear)),)
+    last = _last_linear(graph, output)
+    if last is None:
+        return (Cure(f"Insert Linear to {classes}", (linear,)),)
+    return (Cure(f"Set out_features={classes}", (SetParam(last, "out_features", classes),)),)
+
+
+def _last_linear(graph: Graph, output: str) -> str | None:
+    """The Linear whose features are the values that come out: nothing stands behind it but what keeps its shape."""
+    at = output
+    while True:
+        edges = graph.into(at)
+        if len(edges) != 1:
+            return None
+        node = graph.owner(edges[0].source)
+        if node.op == "nn.Linear" and node.repeat == 1:
+            return edges[0].source
+        if plain_name(node.op) not in _KEEPING and not plain_name(node.op).endswith("dropout"):
+            return None
+        at = edges[0].source

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from app.builder.graph import Graph
 from app.builder.literals import DType
 from app.builder.problems import ChooseData, Cure, SetData
 from app.builder.value_types import Dim
@@ -13,17 +13,18 @@ from app.frozen import FrozenMap
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
+    from app.project import Project
 
 KEY = "made.fake"
 MOST_NUMBERS = 2**22  # of a sample; 1,000 samples of more would fill the memory
 
 
-def options_for(graph: Graph, analysis: Analysis) -> FrozenMap[str, Any] | None:
+def options_for(project: Project, analysis: Analysis) -> FrozenMap[str, Any] | None:
     """Return the options of synthetic data that fit the net, as far as its shapes are known.
 
     None if there are none that do: the input is no float32 tensor with the batch in front, or its shape is not known.
     """
-    inputs = [node for node in graph.nodes.values() if node.op == "input"]
+    inputs = [node for node in project.graph.nodes.values() if node.op == "input"]
     if len(inputs) != 1:
         return None
     params = inputs[0].params
@@ -38,7 +39,7 @@ def options_for(graph: Graph, analysis: Analysis) -> FrozenMap[str, Any] | None:
     if numbers > MOST_NUMBERS:
         return None
     wanted: dict[str, Any] = {"shape": shape}
-    given = analysis.output_type()
+    given = analysis.output_type(next((row.output for row in project.training.losses), None))
     options = {option.name: option for option in SOURCES[KEY].options}
     if given is not None and len(given.shape) == 2 and given.shape[0] == Dim(1):
         classes = given.per_sample()
@@ -47,14 +48,24 @@ def options_for(graph: Graph, analysis: Analysis) -> FrozenMap[str, Any] | None:
     return FrozenMap({name: value for name, value in wanted.items() if value != options[name].default})
 
 
-def cures(graph: Graph, analysis: Analysis) -> tuple[Cure, ...]:
+def cures(project: Project, analysis: Analysis) -> tuple[Cure, ...]:
     """Return the cures that change the data and leave the net as it is."""
     choose = Cure("Choose other data …", (ChooseData(""),))
-    options = options_for(graph, analysis)
+    options = options_for(project, analysis)
     if options is None:
         return (choose,)
     defaults = {option.name: option.default for option in SOURCES[KEY].options}
     shape = "×".join(map(str, options.get("shape", defaults["shape"])))
     words = f"Synthetic data {shape}, {options.get('classes', defaults['classes']):,} classes"
-    changed = {"source": KEY, "path": "", "options": options, "train_transforms": (), "eval_transforms": ()}
-    return (choose, Cure(words, tuple(SetData("", name, value) for name, value in changed.items())))
+    return (choose, Cure(words, tuple(SetData("", name, value) for name, value in _changed(options).items())))
+
+
+def with_these(project: Project, analysis: Analysis) -> Project | None:
+    """Return the project with synthetic data that fit the net; None if none do."""
+    options = options_for(project, analysis)
+    return None if options is None else replace(project, data=replace(project.data, **_changed(options)))
+
+
+def _changed(options: FrozenMap[str, Any]) -> dict[str, Any]:
+    """Return the fields of the data's configuration that make them synthetic."""
+    return {"source": KEY, "path": "", "options": options, "train_transforms": (), "eval_transforms": ()}

@@ -44,7 +44,8 @@ GLUE = "document settings background training_thread playback_thread"
 ARROWS = {
     "interrupts": "",  # Ctrl+C
     "main": f"interrupts cli views {GLUE} {PURE} doctor",
-    "cli_import": "cli cli_weights import_child import_words model_import own_layers project_file builder export",
+    "cli_import": "cli cli_weights import_child import_words model_import own_layers project_file builder export"
+    " project synthetic_data",
     "cli_weights": "cli state_dicts start_weights project_file export",
     "cli_export": "cli project builder preflight export drawing_digest runs",
     "cli_train": "cli cli_failures project preflight start_weights runs remote training run_output run_results",
@@ -66,7 +67,7 @@ ARROWS = {
     "import_child": "import_pipeline parity model_import own_layers project project_file weights_files builder"
     " remote.process",
     "import_pipeline": "model_import model_inits project project_file origin drawing_digest own_layers"
-    " start_weights state_dicts weights_files builder export training parity",
+    " start_weights state_dicts weights_files builder export training parity several_outputs",
     "parity": "builder export.measure export.against_source model_import",  # an imported net against its live model
     "origin": "builder.graph",  # where an imported net comes from
     "model_inits": "project origin builder",  # what of the initialisation of its model a drawing has not
@@ -86,7 +87,7 @@ ARROWS = {
     "net_paths": "project builder",  # which modules there are to choose from
     "knob_checks": "project builder data.spec training net_paths",  # knobs of the training against net and data
     "several_outputs": "project builder data training.balance training.choices training.config",  # outputs and targets
-    "synthetic_data": "builder data.sources",  # data that fit a net, and cures that leave the net as it is
+    "synthetic_data": "project builder data.sources",  # data that fit a net, and cures that leave the net as it is
     "cpu_threads": "builder",  # how many a run takes that nobody chose a number for
     # Do net, data and loss fit.
     "preflight": "project builder data training start_weights knob_checks several_outputs"

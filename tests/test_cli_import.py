@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from app import state_dicts
+from app import state_dicts, tensor_files
 from app.builder.analysis import analyse
 from app.builder.blocks import with_blocks
 from app.builder.catalog import catalog
@@ -18,6 +18,7 @@ from app.export.weights import WeightsError
 from app.import_child import Question, import_file
 from app.model_import import ImportFailed, ModelInput, ModelSource, project_of
 from app.project import Project
+from app.project_file import read
 from app.resources import path as resource_path
 from app.source import make_module
 
@@ -141,3 +142,51 @@ def test_damaged_weights_and_other_pickles_are_told_in_plain_words(tmp_path: Pat
         with pytest.raises(WeightsError, match=words) as told:
             state_dicts.read(tmp_path / f"{name}.pt")
         assert "weights_only" not in str(told.value)
+
+
+DICTIONARIES = """
+from dataclasses import dataclass
+import torch
+from torch import Tensor, nn
+
+@dataclass
+class Output:
+    logits: Tensor
+    attentions: Tensor | None = None
+
+class Record(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc, self.early = nn.Linear(6, 3), nn.Linear(6, 5)
+    def forward(self, x):
+        return Output(self.fc(x) + self.early(x)[:, :3])
+
+class Only(Record):
+    def forward(self, x):
+        return {"scores": self.fc(x) + self.early(x)[:, :3]}
+
+class Both(Record):
+    def forward(self, x):
+        return {"aux": self.early(x), "out": self.fc(x)}
+"""
+
+
+@pytest.mark.parametrize(("name", "trained"), [("Record", "logits"), ("Only", "scores"), ("Both", "out")])
+def test_a_model_that_returns_a_dictionary_trains_as_it_comes(
+    name: str, trained: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Told
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nets.py").write_text(DICTIONARIES)
+    asked = ["import", f"nets.py:{name}", "--input", "2x6", "--trust", "-o", "p.tape", "--synthetic-data"]
+    assert run(asked) == 0
+    told = capsys.readouterr().out
+    assert f"It returns a dictionary; the training loss is that of {trained}." in told
+    assert ("aux has none until you give one (Training, Loss)." in told) == (name == "Both")
+    assert run(["train", "p.tape", "--out", "run", "--epochs", "1", "--device", "cpu"]) == 0
+    project = read(tmp_path / "p.tape")
+    assert [row.output for row in project.training.losses] == [trained]
+    model = made(project)
+    assert set(model(torch.zeros(2, 6))) == ({"aux", "out"} if name == "Both" else {trained}), "as the source gives it"
+    start = tensor_files.load_safetensors(Path(project.training.start.path)) if project.training.start else {}
+    learnt = tensor_files.load_safetensors(tmp_path / "run" / "weights.safetensors")
+    assert not torch.equal(start["fc.weight"], learnt["fc.weight"])

@@ -169,6 +169,18 @@ def test_an_autoencoder_compares_with_its_input(form: Any) -> None:
     assert made._document.project.training.losses == ()
 
 
+def test_the_loss_of_an_output_under_a_key_stays_whatever_is_chosen_for_it(form: Any) -> None:
+    graph = net([("input", "x", {"shape": (1, 8, 8)}), ("nn.Flatten", "flatten", {}),
+                 ("nn.Linear", "fc", {"out_features": 10}), ("output", "logits", {"key": "logits"})])  # fmt: skip
+    made = form(Project(graph=graph, training=TrainingConfig(epochs=1, device="cpu")))
+    made.loss.give.click()
+    made.loss.outputs["logits"].name.edited.emit("MultiMarginLoss")
+    made.loss.outputs["logits"].name.edited.emit("CrossEntropyLoss")
+    project = made._document.project
+    assert project.training.losses == (OutputLoss("logits", Choice("CrossEntropyLoss")),)
+    assert isinstance(list(train(job(project, analyse(graph))))[-1], Finished)
+
+
 def test_the_loss_chart_has_a_curve_and_a_name_for_each_output(qtbot: Any) -> None:
     project = two_outputs()
     rows = (OutputLoss("digit", Choice("CrossEntropyLoss")), OutputLoss("again", Choice("MSELoss"), 1.0, INPUT))

@@ -72,9 +72,11 @@ class Analysis:
         """Parameters of all nodes that are part of the network."""
         return sum(count for node, count in self.parameters.items() if node in self.live)
 
-    def output_type(self) -> TensorType | None:
-        """The type of what the only output returns, None if there are several or it is unknown."""
-        outputs = [node.id for node in self.graph.nodes.values() if node.op == "output"]
+    def output_type(self, name: str | None = None) -> TensorType | None:
+        """The type of what the only output returns, or that of this name; None if there are several or it is unknown.
+        """
+        nodes = [node for node in self.graph.nodes.values() if node.op == "output"]
+        outputs = [node.id for node in nodes if len(nodes) == 1 or node.name == name]
         edges = self.graph.into(outputs[0]) if len(outputs) == 1 else ()
         value = self.values.get((edges[0].source, edges[0].output)) if edges else None
         return value if isinstance(value, TensorType) else None

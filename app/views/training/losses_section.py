@@ -186,7 +186,10 @@ class LossSection(ChoiceSection):
         self.missing.setVisible(bool(rows and without))
         told = ""
         if one and self._several:
-            told = "The net has several outputs, or the data several targets: each output is compared with one target."
+            told = (
+                "The net has several outputs or gives a dictionary, or the data have several targets: each output is "
+                "compared with one target."
+            )
         elif rows:
             told = f"The sum is learnt from, each times its weight. Accuracy and metrics are those of {rows[0].output}."
             told += f" {balance.words(rows)}" if self._weighs else ""

@@ -230,7 +230,7 @@ class TrainingForm(QWidget):
     def set_fit(self, analysis: Analysis) -> None:
         """Whether the net fits the data."""
         self.data.fit.show_fit(preflight.fit(self._document.project, analysis))
-        self.data.synthetic = synthetic_data.options_for(self._document.project.graph, analysis)
+        self.data.synthetic = synthetic_data.options_for(self._document.project, analysis)
 
     def set_layers(self, analysis: Analysis) -> None:
         """What the net's modules are called now."""
@@ -250,7 +250,9 @@ class TrainingForm(QWidget):
             return
         if source.is_read:
             rows, targets = several_outputs.suggested(project, analysis, source), several_outputs.targets_of(source)
-            self.loss.set_outputs(rows, targets, len(rows) > 1 or len(source.known_targets) > 1)
+            nodes = [node for node in project.graph.nodes.values() if node.op == "output"]
+            several = several_outputs.said_apart(nodes) or len(source.known_targets) > 1
+            self.loss.set_outputs(rows, targets, several)
 
     def set_data_root(self, root: Path) -> None:
         """The folder of downloaded data."""
