@@ -95,7 +95,7 @@ class NotesField(QPlainTextEdit):
 
     def show_text(self, text: str) -> None:
         """Show what the project holds, without telling of it."""
-        if text == self._long or (not self._long and self.toPlainText() == text):
+        if text == (self._long or self.toPlainText()):
             return
         lines = text.split("\n")
         self._long = text if any(len(line) > LONGEST for line in lines) else ""
