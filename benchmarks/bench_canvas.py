@@ -198,7 +198,8 @@ def beside(window: MainWindow, peer: Peer | None, count: int, limit: float) -> l
     """Opening, panning and zooming `count` nodes, ours and theirs in turns."""
     project = chain(count - 2)
     ours = [opening(window, project) for _ in range(ROUNDS)]
-    until(lambda: window.live.up_to_date)
+    until(lambda: window.live.up_to_date and not window.canvas.growth.active)
+    pause(REST)
     size = window.canvas.view.viewport().size()
     request = {"graph": str(written(project)), "width": size.width(), "height": size.height()}
     theirs = 1000 * peer.ask(request) if peer else 0.0
