@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 LABELS = 1.0  # the layer of labels and nodes; bends lie between it and the wires
 REST = 90  # milliseconds
+PICTURES = 200  # that one painting of a window makes anew; what lies at the bottom gets its own in the next
 
 
 class Layer(QGraphicsItem):
@@ -111,7 +112,7 @@ class NodesItem(QGraphicsItem):
             if item.inner is not None:
                 _paint_frame(painter, item, area, zoom)
         if _takes_pictures(painter):
-            self._put_down(painter, wires, nodes, area)
+            self._put_down(painter, wires, nodes, area, None if widget is None else PICTURES)
         else:
             for thing in _things(wires, nodes, area, QTransform(), zoom):
                 _at(painter, thing.at, thing.paint)
@@ -127,8 +128,10 @@ class NodesItem(QGraphicsItem):
         nodes = [self._nodes[node] for node in self._index.inside(_wide(area))]
         return sorted(wires, key=_order), sorted(nodes, key=_level)
 
-    def _put_down(self, painter: QPainter, wires: list[WireItem], nodes: list[NodeItem], area: QRectF) -> None:
-        """Labels and nodes as pictures."""
+    def _put_down(
+        self, painter: QPainter, wires: list[WireItem], nodes: list[NodeItem], area: QRectF, most: int | None
+    ) -> None:
+        """Labels and nodes as pictures, of which `most` are made."""
         view = painter.worldTransform()
         scale = (view.m11(), painter.device().devicePixelRatio())
         wanted = list(_things(wires, nodes, area, view, view.m11()))
@@ -136,7 +139,7 @@ class NodesItem(QGraphicsItem):
         painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)  # their edges are clear, and it takes long
         hurry, self._zoom = scale[0] != self._zoom or self._rest.isActive(), scale[0]
-        sharp = self._sprites.draw(painter, wanted, scale, hurry)
+        sharp = self._sprites.draw(painter, wanted, scale, hurry, most)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setWorldTransform(view)
         if not sharp:

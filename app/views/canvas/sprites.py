@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -15,6 +15,8 @@ KEPT = 48 * 1024 * 1024  # bytes
 AT_ONCE = 0.003  # seconds of a frame that may go into making sharp what is there at another zoom
 SMALLER, LARGER = 0.55, 1.8  # by how much a picture made at another zoom is stretched at most
 FIRST_GUESS = 0.0002  # seconds that a picture takes
+DEEP = 4  # of more things in one place than this, those at the bottom are not drawn: the others cover them
+MANY = 100  # missing pictures; only then it is looked what covers what
 
 Scale = tuple[float, float]  # zoom, pixels of the screen for one of the view
 
@@ -80,17 +82,38 @@ class Sprites:
         self._kept.clear()
         self._bytes = 0
 
-    def draw(self, painter: QPainter, things: Sequence[Wanted], scale: Scale, hurry: bool) -> bool:
-        """Draw things in order; tells whether all are sharp. In a `hurry` all are stretched if not all can be made."""
+    def draw(
+        self, painter: QPainter, things: Sequence[Wanted], scale: Scale, hurry: bool, most: int | None = None
+    ) -> bool:
+        """Draw things in order; tells whether all are there and sharp.
+
+        In a `hurry` all are stretched if not all can be made. Where more than `most` pictures are missing, what lies
+        at the bottom is left out; what all pictures that are kept have no room for always is.
+        """
         found = [self._usable(thing, scale) for thing in things]
+        missing = [number for number, sprite in enumerate(found) if sprite is None]
+        left_out: list[int] = []
+        room = math.inf
+        if most is not None and len(missing) > MANY:
+            missing = _in_sight(things, missing)
+            left_out = missing[:-most]
+            room = KEPT - sum(sprite.bytes for sprite in found if sprite is not None)
+        for number in reversed(missing[len(left_out) :]):
+            if room <= 0:
+                left_out = []  # they would take the room of those that lie over them
+                break
+            sprite = found[number] = self._usable(things[number], scale) or self._make(things[number], scale)
+            room -= sprite.bytes
         blunt = sum(sprite is not None and sprite.scale != scale for sprite in found)
         left = math.inf if blunt * self._cost <= AT_ONCE else 0.0 if hurry else AT_ONCE
-        sharp = True
+        sharp = not left_out
         for thing, sprite in zip(things, found, strict=True):
-            if sprite is None or (sprite.scale != scale and left > 0):
+            if sprite is None:
+                continue
+            if sprite.scale != scale and left > 0:
                 sprite = self._make(thing, scale)
                 left -= self._cost
-            else:
+            elif thing.key in self._kept:  # not let go for those that were missing
                 self._kept.move_to_end(thing.key)
             if sprite.scale == scale:
                 painter.drawPixmap(_whole(thing.at, scale[1]) + sprite.corner, sprite.pixmap)
@@ -149,6 +172,19 @@ class Sprites:
 def _whole(at: QPointF, ratio: float) -> QPointF:
     """A point on whole pixels of the screen, so that letters are as sharp everywhere."""
     return QPointF(round(at.x() * ratio) / ratio, round(at.y() * ratio) / ratio)
+
+
+def _in_sight(things: Sequence[Wanted], numbers: Sequence[int]) -> list[int]:
+    """Those of some things that are not right under several others that are as large."""
+    over: dict[tuple[int, int], list[QRectF]] = defaultdict(list)
+    seen = []
+    for number in reversed(numbers):
+        thing = things[number]
+        here = over[round(thing.at.x()), round(thing.at.y())]
+        if sum(extent.contains(thing.extent) for extent in here) < DEEP:
+            here.append(thing.extent)
+            seen.append(number)
+    return seen[::-1]
 
 
 def _stretch(painter: QPainter, at: QPointF, sprite: Sprite, factor: float) -> None:
