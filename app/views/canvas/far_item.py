@@ -6,6 +6,7 @@ the wires are kept in bundles: an edit makes one bundle anew, and bundles out of
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import perf_counter
@@ -187,9 +188,9 @@ class FarItem(QGraphicsItem):
     def boundingRect(self) -> QRectF:
         return EVERYWHERE
 
-    def _make_stale(self, now: Theme) -> None:
+    def _make_stale(self, now: Theme, seconds: float) -> None:
         """Make bundles anew that look different. Of very many the rest is left to the next paintings."""
-        end = perf_counter() + SLICE
+        end = perf_counter() + seconds
         for bundle in (*self._nodes, *self._wires):
             if bundle.stale:
                 bundle.make(now)
@@ -202,7 +203,7 @@ class FarItem(QGraphicsItem):
         self._catch_up(option.exposedRect)  # type: ignore[attr-defined]
         if not self._grouped:
             self._group()
-        self._make_stale(now)
+        self._make_stale(now, math.inf if widget is None else SLICE)  # an image has no next painting
         margin = 2 * RING / painter.worldTransform().m11()
         area = option.exposedRect.adjusted(-margin, -margin, margin, margin)  # type: ignore[attr-defined]
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
