@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from app.builder.blocks import Block, block_of
@@ -61,13 +62,17 @@ class Face:
 
     def number_of(self, port: str, index: int = 0) -> int:
         """Which of the pins a wire into `port` ends at."""
-        first = -1
+        numbers = self._numbers
+        return numbers.get((port, index), numbers.get((port, -1), 0))
+
+    @cached_property
+    def _numbers(self) -> dict[tuple[str, int], int]:
+        """Numbers of pins by port and index, and under -1 of the first of each port."""
+        found: dict[tuple[str, int], int] = {}
         for number, pin in enumerate(self.inputs):
-            if pin.port == port:
-                if pin.index == index:
-                    return number
-                first = number if first < 0 else first
-        return max(first, 0)
+            found.setdefault((pin.port, -1), number)
+            found.setdefault((pin.port, pin.index), number)
+        return found
 
 
 @dataclass(frozen=True)

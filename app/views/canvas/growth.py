@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from app.builder.analysis import Analysis
 
 MANY = 300  # new nodes; fewer come at once
-MANY_WIRES = 1000  # new ones between few nodes: they get their ways in turns
+MANY_WIRES = 1000  # new ones; fewer come with their nodes
 FIRST = 60  # nodes of the first turn
+LEAST = 10  # of any turn,
+LEAST_OF_WIRES = 40  # and as soon as only wires come, which few nodes have in common
 SLICE = 0.012  # seconds that a turn may take about
 TURN = 1  # millisecond: a timer of none comes before the window answers
 
@@ -67,13 +69,8 @@ class Growth(QObject):
     def show(self, sheet: Sheet) -> None:
         """Bring the scene in line with a sheet, at once or in turns."""
         new = sum(node not in self._scene.nodes for node in sheet.graph.nodes)
-        if new <= MANY:
-            many = len(sheet.graph.edges) - len(self._scene.wires) > MANY_WIRES and not self._scene.wiring.held
-            if many:
-                self._hold()
+        if new <= MANY and len(sheet.graph.edges) - len(self._scene.wires) <= MANY_WIRES:
             self._end(sheet)
-            if many and not self._learnt:
-                self._release()
             return
         if self._target is None:
             self._chunk = FIRST
@@ -121,19 +118,20 @@ class Growth(QObject):
         elif self._learnt:
             self._show_learnt(self._chunk)
         took = perf_counter() - began
-        self._chunk = max(10, min(self._chunk * 2, int(self._chunk * SLICE / took)))
+        least = LEAST_OF_WIRES if self._part is not None and self._part.peopled else LEAST
+        self._chunk = max(least, min(self._chunk * 2, int(self._chunk * SLICE / took)))
         if self.active:
             self._turn.start()
 
     def _grow(self, target: Sheet) -> None:
         if self._part is None:
-            self._part = Part(target, self._scene.nodes)
+            self._part = Part(target, self._scene.nodes, self._scene.wires)
         if self._part.left <= self._chunk:
             self._end(target)
             return
         self._scene.show_project(self._part.take(self._chunk))
         count = len(target.graph.nodes)
-        self.said.emit(f"Drawing {count - self._part.left:,} of {count:,} nodes …")
+        self.said.emit(f"Drawing {self._part.nodes:,} of {count:,} nodes …")
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         drops = (QEvent.Type.DragEnter, QEvent.Type.DragMove, QEvent.Type.Drop)

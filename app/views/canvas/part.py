@@ -1,48 +1,71 @@
-"""A sheet of which there are some nodes, then more, up to all: each step costs what it adds. Qt-free."""
+"""A sheet of which there are some nodes and wires, then more, up to all: each step costs what it adds. Qt-free."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection
 from dataclasses import replace
+from itertools import islice
 from typing import Any, cast
 
 from app.builder.graph import Edge, Graph
 from app.builder.sheet import Positions, Sheet
 from app.frozen import FrozenMap
 
+WIRES = 8  # that take as long as a node
+
 
 class Part:
-    """The nodes of a sheet that were `taken`, with the wires between them; `take` adds the next in their order."""
+    """The nodes of a sheet that were `taken` with those `wires` of it; `take` adds the next in their order."""
 
-    def __init__(self, sheet: Sheet, taken: Collection[str]) -> None:
+    def __init__(self, sheet: Sheet, taken: Collection[str], wires: Collection[Edge] = ()) -> None:
         self._sheet, graph = sheet, sheet.graph
         self._nodes = {key: node for key, node in graph.nodes.items() if key in taken}
         self._left = deque(key for key in graph.nodes if key not in taken)
-        self._edges = [edge for edge in graph.edges if edge.source in self._nodes and edge.target in self._nodes]
+        between = [edge for edge in graph.edges if edge.source in self._nodes and edge.target in self._nodes]
+        self._edges = [edge for edge in between if edge in wires]
+        self._owed = dict.fromkeys(edge for edge in between if edge not in wires)  # wires whose nodes are there
         here = Graph(FrozenMap(self._nodes), tuple(self._edges))
         self._into, self._out_of = dict(here.incoming), dict(here.outgoing)
         self._places = {key: place for key, place in sheet.positions.items() if key in self._nodes}
 
     @property
     def left(self) -> int:
-        """How many nodes are still to come."""
-        return len(self._left)
+        """How much is still to come, counted in nodes."""
+        return max(len(self._left), (len(self._sheet.graph.edges) - len(self._edges)) // WIRES)
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes there are."""
+        return len(self._nodes)
+
+    @property
+    def peopled(self) -> bool:
+        """Whether only wires are still to come."""
+        return not self._left
 
     def take(self, count: int) -> Sheet:
-        """The sheet with so many nodes more."""
-        graph, nodes, positions = self._sheet.graph, self._nodes, self._sheet.positions
-        new = [self._left.popleft() for _ in range(min(count, len(self._left)))]
-        for key in new:
+        """The sheet with so many nodes more, or fewer where many wires come with them."""
+        graph, nodes, positions, owed = self._sheet.graph, self._nodes, self._sheet.positions, self._owed
+        room = WIRES * count
+        for _ in range(min(count, len(self._left))):
+            if len(owed) >= room:
+                break
+            key = self._left.popleft()
             nodes[key] = graph.nodes[key]
             if key in positions:
                 self._places[key] = positions[key]
-        edges = dict.fromkeys(edge for key in new for edge in self._between(key))
+            owed.update(dict.fromkeys(self._between(key)))
+        edges = list(islice(owed, room))
+        for edge in edges:
+            del owed[edge]
         self._edges += edges
         for target in dict.fromkeys(edge.target for edge in edges):
-            self._into[target] = tuple(edge for edge in graph.into(target) if edge.source in nodes)
+            into = graph.into(target)
+            self._into[target] = tuple(edge for edge in into if edge.source in nodes and edge not in owed)
         for source in dict.fromkeys(edge.source for edge in edges):
-            self._out_of[source] = tuple(edge for edge in graph.out_of(source) if edge.target in nodes)
+            out_of = graph.out_of(source)
+            self._out_of[source] = tuple(edge for edge in out_of if edge.target in nodes and edge not in owed)
         part = Graph(FrozenMap(nodes), tuple(self._edges))
         known = {"incoming": dict(self._into), "outgoing": dict(self._out_of), "shared": graph.shared & nodes.keys()}
         part.__dict__.update(known)  # what it would work out for all of it again

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from typing import Generic, TypeVar
 
 from PySide6.QtCore import QRectF
 
 CELL = 256
-MANY_CELLS = 200  # what covers more of them is looked at every time, so that one long wire does not fill the grid
+MANY_CELLS = 32  # what covers more of them is looked at every time, so that one long wire does not fill the grid
 
 K = TypeVar("K", bound=Hashable)
 
@@ -49,6 +49,18 @@ class RectIndex(Generic[K]):
             span = self._spans.pop(key, None)
             if span is not None:
                 self._take_out(key, span)
+
+    def remove_all(self, keys: Collection[K]) -> None:
+        """Forget some; where they are most, it is quicker than one by one."""
+        if 2 * len(keys) > len(self._rects):
+            for key in keys:
+                self._rects.pop(key, None)
+            rects = self._rects.copy()
+            self.clear()
+            self._rects, self._waiting = rects, set(rects)
+        else:
+            for key in keys:
+                self.remove(key)
 
     def clear(self) -> None:
         """Forget all of them."""

@@ -84,7 +84,10 @@ class WireItem:
             return False
         other = state != self._state
         self._text, self._state = text, state
-        self._measure(other)
+        if self._crowded and not other and not self._labelled():
+            self.chip.set(text, state, self._selected)
+        else:
+            self._measure(other)
         return True
 
     def set_below(self, below: bool) -> None:
@@ -97,7 +100,8 @@ class WireItem:
         """Hide the label because another says the same in its place."""
         if crowded != self._crowded:
             self._crowded = crowded
-            self._measure(False)
+            if self._text:
+                self._measure(False)
 
     def set_width(self, width: float | None) -> None:
         """Draw it as wide as what it carries is large; None is the plain width."""

@@ -87,6 +87,8 @@ class Wiring:
         """Bring the items in line with a graph; returns the new ones. `follow` has to come after it."""
         before, self._graph = self._graph.edges, after
         gone, came = differing_edges(before, after.edges)
+        for index in (self.index, self._areas) if gone else ():
+            index.remove_all(gone)
         for edge in gone:
             self._remove(edge)
         back = {edge for edge in came if not self.held and self._runs_back(edge)}
@@ -108,7 +110,6 @@ class Wiring:
     def _remove(self, edge: Edge) -> None:
         item = self.items.pop(edge)
         self._leave_lane(edge)
-        self._areas.remove(edge)
         for known in (self._back, self._late, self._late_back):
             known.discard(edge)
         self._unsettled.add((edge.source, edge.output))
@@ -318,12 +319,12 @@ class Wiring:
         unsettled, self._unsettled = self._unsettled, set()
         for source, output in unsettled:
             wires = self._graph.out_of(source)
-            if len(wires) > LABELS and (self.held or self._late):  # once, when all have their ways
-                self._unsettled.add((source, output))
-                continue
             fan = [self.items[edge] for edge in wires if edge.output == output]
             for item in fan[LABELS:]:
                 item.set_crowded(True)
+            if len(fan) > LABELS and (self.held or self._late):  # once, when all have their ways
+                self._unsettled.add((source, output))
+                continue
             del fan[LABELS:]
             rising = len(fan) > 1 and any(item.way.past < 0 for item in fan)
             shown: list[QRectF] = []
