@@ -27,13 +27,13 @@ _SAMPLED: dict[tuple[int, ...], str] = {
         nn.Conv1d nn.ConvTranspose1d nn.BatchNorm1d nn.InstanceNorm1d nn.MaxPool1d nn.MaxUnpool1d nn.AvgPool1d
         nn.LPPool1d nn.AdaptiveAvgPool1d nn.AdaptiveMaxPool1d nn.ZeroPad1d nn.ConstantPad1d nn.ReflectionPad1d
         nn.ReplicationPad1d nn.CircularPad1d nn.Dropout1d nn.GLU F.conv1d
-        F.max_pool1d F.avg_pool1d F.adaptive_avg_pool1d F.dropout1d
+        F.max_pool1d F.avg_pool1d F.adaptive_avg_pool1d F.adaptive_max_pool1d F.dropout1d
     """,
     (2, 6, 8, 8): """
         nn.Conv3d nn.ConvTranspose3d nn.BatchNorm3d nn.InstanceNorm3d nn.MaxPool3d nn.MaxUnpool3d nn.AvgPool3d
         nn.LPPool3d nn.AdaptiveAvgPool3d nn.AdaptiveMaxPool3d nn.FractionalMaxPool3d nn.ZeroPad3d nn.ConstantPad3d
         nn.ReflectionPad3d nn.ReplicationPad3d nn.CircularPad3d nn.Dropout3d F.conv3d
-        F.max_pool3d F.avg_pool3d F.dropout3d
+        F.max_pool3d F.avg_pool3d F.adaptive_avg_pool3d F.adaptive_max_pool3d F.dropout3d
     """,
     (5, 12): "nn.LSTM nn.GRU nn.RNN",
     (12,): "nn.LSTMCell nn.GRUCell nn.RNNCell",

@@ -13,7 +13,9 @@ from app import project_file
 from app.builder.analysis import analyse
 from app.builder.blocks import with_blocks
 from app.builder.catalog import catalog
+from app.builder.expressions import Expr
 from app.builder.introspect import find
+from app.builder.params import ParamError, format_param, parse_expression, parse_param
 from app.model_import import ImportFailed, ModelInput, project_of
 from app.source import make_module
 
@@ -131,3 +133,30 @@ def test_a_transformer_with_a_mask_has_a_shape() -> None:
     with torch.device("meta"):
         whole, x = target(4, 2, 1, 1, 8, batch_first=True), torch.zeros(2, 3, 4)
         assert whole(x, x, tgt_mask=torch.zeros(3, 3)).shape == (2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [nn.AdaptiveMaxPool2d((2, None)), nn.AdaptiveAvgPool2d((None, 3)), nn.AdaptiveMaxPool3d((None, 2, None))], ids=repr
+)  # fmt: skip
+def test_a_pool_keeps_the_sizes_that_are_none(module: nn.Module) -> None:
+    shape = (2, 3, 4, 6, 5)[: 5 if "3d" in repr(module) else 4]
+    text = same(nn.Sequential(nn.PReLU(), module), shape)
+    assert f"nn.{module}".replace("output_size=", "") in text.replace("output_size=", "")
+
+
+@pytest.mark.parametrize("kind", ["avg", "max"])
+@pytest.mark.parametrize(("count", "sizes"), [(1, 2), (2, (None, 2)), (3, (2, None, 3))])
+def test_a_pool_that_is_called_keeps_the_sizes_that_are_none(kind: str, count: int, sizes: object) -> None:
+    name = f"adaptive_{kind}_pool{count}d"
+    text = same(Calls(nn.PReLU(), lambda one, x: getattr(F, name)(one(x), sizes)), (2, 3, 4, 6, 5)[: count + 2])
+    assert f"F.{name}(" in text and str(sizes) in text
+
+
+def test_a_size_that_stays_is_typed_as_none_in_a_block_too() -> None:
+    param = catalog()["nn.AdaptiveMaxPool2d"].param("output_size")
+    assert param is not None
+    assert parse_param(param, format_param((2, None))) == (2, None)
+    assert parse_expression(param, "n*2, None") == (Expr("n*2"), None)
+    with pytest.raises(ParamError, match="None for a size that stays"):
+        parse_param(param, "two")

@@ -72,7 +72,7 @@ class Param:
     bears the name of a port is what that port has without a wire.
     `choices` are the words that are allowed (beside numbers, for "ints"). `start` is what a new node gets where the
     signature has no default. `call` marks arguments of `forward` rather than of the constructor. `positional`
-    arguments are written without their name.
+    arguments are written without their name. With `holes` None may stand for some of several numbers.
     """
 
     name: str
@@ -88,6 +88,7 @@ class Param:
     start: Any = None
     call: bool = False
     positional: bool = False
+    holes: bool = False
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,8 @@ WITH_INDICES = (
 SIGNATURES: dict[str, str] = {
     **dict.fromkeys(("nn.LSTM", "nn.GRU", "nn.RNN"), "torch.nn.modules.rnn.RNNBase.__init__"),
     **{f"F.{name}": f"torch.nn.functional._{name}"
-       for name in ("max_pool1d", "max_pool2d", "max_pool3d", "adaptive_max_pool2d")},
+       for name in ("max_pool1d", "max_pool2d", "max_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",
+                    "adaptive_max_pool3d")},
 }
 
 # Arguments of the constructor that are not in that signature.
@@ -219,7 +220,9 @@ PARAMS: dict[tuple[str, str], dict[str, Any]] = {
        for key in _TRANSFORMERS},
     **{(key, "batch_first"): {"start": True} for key in _TRANSFORMERS},
     **{(key, "nhead"): {"start": 4} for key in _TRANSFORMERS},
-    **{(key, "output_size"): {"optional": False} for key in (*_ADAPTIVE, "F.adaptive_avg_pool2d")},
+    **{(key, "output_size"): {"optional": False, "holes": not key.endswith("1d")}
+       for key in (*_ADAPTIVE, "F.adaptive_avg_pool2d", "F.adaptive_avg_pool3d", "F.adaptive_max_pool1d",
+                   "F.adaptive_max_pool2d", "F.adaptive_max_pool3d")},
     **ops_functions.PARAMS,
 }  # fmt: skip
 

@@ -25,7 +25,8 @@ FUNCTIONS: dict[str, str] = {
     "norm": "F.normalize F.layer_norm F.rms_norm F.group_norm F.instance_norm F.local_response_norm F.batch_norm",
     "shape": """
         F.max_pool2d F.max_pool1d F.max_pool3d F.avg_pool2d F.avg_pool1d F.avg_pool3d F.adaptive_avg_pool2d
-        F.adaptive_avg_pool1d F.adaptive_max_pool2d F.grid_sample F.interpolate F.pad F.pixel_shuffle F.pixel_unshuffle
+        F.adaptive_avg_pool1d F.adaptive_avg_pool3d F.adaptive_max_pool2d F.adaptive_max_pool1d F.adaptive_max_pool3d
+        F.grid_sample F.interpolate F.pad F.pixel_shuffle F.pixel_unshuffle
         Tensor.view torch.reshape torch.flatten torch.permute torch.transpose torch.movedim torch.squeeze
         torch.unsqueeze Tensor.expand torch.tile torch.repeat_interleave torch.chunk torch.split torch.select
         torch.unbind torch.index_select torch.narrow torch.roll torch.flip torch.tril torch.triu
@@ -146,7 +147,8 @@ HIDDEN: dict[str, frozenset[str]] = {
     "operator.add": frozenset({"alpha"}),
     "operator.sub": frozenset({"alpha"}),
     "F.normalize": frozenset({"out"}),
-    **{f"F.{kind}max_pool{n}d": frozenset({"return_indices"}) for kind, n in (("", 1), ("", 3), ("adaptive_", 2))},
+    **{f"F.{kind}max_pool{n}d": frozenset({"return_indices"})
+       for kind, n in (("", 1), ("", 3), ("adaptive_", 1), ("adaptive_", 2), ("adaptive_", 3))},
     "torch.cdist": frozenset({"compute_mode"}),
     "torch.stft": frozenset({"align_to_window"}),
     "torch.linalg.svdvals": frozenset({"driver"}),

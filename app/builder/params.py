@@ -86,7 +86,7 @@ def _check_ints(param: Param, value: Any) -> None:
         if (param.count and len(value) != param.count) or len(value) > 64:
             raise ParamError(f"{param.name} {wants(param)}, not {len(value)} of them")
         for item in value:
-            if not isinstance(item, Expr):
+            if not isinstance(item, Expr) and not (item is None and param.holes):
                 _check_int(param, item)
     elif param.count == 0 and param.required:
         raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
@@ -201,6 +201,7 @@ def wants(param: Param) -> str:
         "bool": "wants True or False",
         "choice": f"wants {words}",
         "ints": f"wants {'' if param.count == 0 and param.required else 'a whole number or '}{several}"
+        + (", None for a size that stays" if param.holes else "")
         + (f", or {words}" if words else ""),
         "str": "wants a text",
         "packed": "wants the bytes of a tensor in base 85",
@@ -302,7 +303,7 @@ def parse_expression(param: Param, text: str) -> Any:
             raise
         parts = _parts(text.strip()) if param.kind == "ints" and "," in text else [text.strip()]
         try:
-            items = tuple(_item(part) for part in parts)
+            items = tuple(None if param.holes and part.strip() == "None" else _item(part) for part in parts)
         except ExpressionError as error:
             raise ParamError(f"{param.name}: {error}") from None
         if not any(isinstance(item, Expr) and item.names for item in items):
