@@ -75,6 +75,7 @@ def imported(
         tell(f"Following {wish.name} from its input to its output")
         try:
             project = model_import.project_of(model, wish.inputs, wish.name, own=own, apart=apart)
+            _check_sizes(project)
         except ImportFailed as error:
             if not apart:
                 raise
@@ -95,6 +96,19 @@ def imported(
             return _with_inits(project, analysis.source, known, wish)
         path, why = held.part_to_keep(model, found, apart, own, tell)
         apart[path] = why
+
+
+def _check_sizes(project: Project) -> None:
+    """Raise ImportFailed for a block at which an empty tensor arrives: inputs of a drawing have sizes of 1 or more."""
+    for block in project.blocks.values():
+        for node in block.graph.nodes.values():
+            shape = node.params.get("shape", ())
+            if node.op == "input" and isinstance(shape, tuple) and 0 in shape:
+                sizes = "×".join(map(str, ("N", *shape)))
+                raise ImportFailed(
+                    f"a tensor of {sizes}, which is empty, arrives at {block.name} ({node.name}), and a block takes "
+                    "sizes of 1 or more; leave the part out where nothing arrives"
+                )
 
 
 def _with_reference(

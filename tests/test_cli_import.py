@@ -53,6 +53,7 @@ def made(project: Project) -> nn.Module:
         (["torchvision:resnet18", "-o", "p.txt"], "a project is .tape"),
         (["torchvision:resnet18", "-o", "nowhere/p.tape"], "there is no folder nowhere"),
         (["torchvision:resnet18", "-o", "p.tape", "--input", "3by3"], "write its sizes"),
+        (["torchvision:resnet18", "-o", "p.tape", "--input", "0x3x32x32"], "has a size of 0"),
         (["torchvision:resnet18", "-o", "p.tape", "--args", "{oh}"], "no JSON"),
         (["torchvision:resnet18", "-o", "p.tape", "--into", "q.tape"], "are for a state_dict"),
         (["no.py:Net", "-o", "p.tape", "--input", "1x3", "--trust"], "there is no file no.py"),
@@ -190,3 +191,38 @@ def test_a_model_that_returns_a_dictionary_trains_as_it_comes(
     start = tensor_files.load_safetensors(Path(project.training.start.path)) if project.training.start else {}
     learnt = tensor_files.load_safetensors(tmp_path / "run" / "weights.safetensors")
     assert not torch.equal(start["fc.weight"], learnt["fc.weight"])
+
+
+EMPTY = """
+import torch
+from torch import nn
+
+class Between(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(6, 3)
+    def forward(self, x):
+        past = torch.zeros(x.shape[0], 0)
+        y = torch.cat([past, self.fc(x)], 1)
+        return y + y[:, 3:].sum(1, keepdim=True)
+
+class Into(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(0, 3)
+    def forward(self, x):
+        return self.fc(x[:, :0])
+"""
+
+
+def test_empty_tensors_are_as_torch_has_them_or_said_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Told
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nets.py").write_text(EMPTY)
+    assert run(["import", "nets.py:Between", "--input", "2x6", "--trust", "-o", "p.tape"]) == 0
+    assert "outputs, gradients and buffers equal" in capsys.readouterr().out
+    assert run(["import", "nets.py:Into", "--input", "2x6", "--trust", "-o", "q.tape"]) == 1
+    told = capsys.readouterr().err
+    assert "a tensor of N×0, which is empty, arrives at Linear (input)" in told and "ProjectFileError" not in told
+    assert not (tmp_path / "q.tape").exists()
