@@ -19,8 +19,9 @@ from app.builder.importer import refused_calls, regions
 from app.import_child import Question
 from app.import_pipeline import Wish, imported
 from app.model_import import ImportFailed, ModelInput, ModelSource
-from app.parity import resources
+from app.parity import held, resources
 from app.parity.check import Check, Found
+from app.parity.differences import Difference
 from app.parity.inputs import Inputs
 from app.parity.subject import Subject
 from app.project import Project
@@ -231,6 +232,13 @@ def test_a_part_that_cannot_be_kept_is_refused_with_its_place(tmp_path: Path) ->
     question = Question(ModelSource(str(file), "_Net"), {}, (ModelInput((2, 4)),))
     with pytest.raises(ImportFailed, match=r"would be another net: .*part \(_Late, late.py line 10\)"):
         import_child.answer(question, tmp_path)
+
+
+def test_what_cannot_be_one_node_hears_which_classes_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held, "smallest", lambda *_all: "0")
+    found = Found(differences=(Difference("outputs", "output", "is another"),))
+    with pytest.raises(ImportFailed, match=r"What differs is 0 \(Linear.*of your own, or of an installed package that"):
+        held.part_to_keep(nn.Sequential(nn.Linear(4, 2)), found, {}, None, lambda _words: None)
 
 
 @pytest.mark.parametrize(("several", "chosen"), [(2.0, 1), (0.5, 3)])

@@ -76,7 +76,8 @@ def part_to_keep(
     if covering is not None:  # one node already, and the drawing differs still
         path = parent(covering)
     if own is None:
-        raise refusal(model, path, found, "only a class of a file of your own can be one node")
+        words = "only a class of a file of your own, or of an installed package that such a file uses, can be one node"
+        raise refusal(model, path, found, words)
     if covering == "" or len(apart) >= MOST_PARTS:
         raise refusal(model, path, found, "as one node it differs too")
     return path, f"drawn call by call it would be another net ({found.differences[0]})"
