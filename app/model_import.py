@@ -105,7 +105,7 @@ def parse_input(text: str) -> ModelInput:
     dtype = found["dtype"] or "float32"
     sizes = tuple(map(int, found["sizes"].split("x")))
     if 0 in sizes:
-        raise WrongWords(f"{text!r} has a size of 0; an empty tensor shows nothing of a net, so give sizes of 1 or more")
+        raise WrongWords(f"{text!r} has a size of 0; an empty tensor shows nothing of a net: give 1 or more")
     if dtype not in DTYPES or not all(0 < size <= 2**31 for size in sizes):
         raise WrongWords(f"{text!r} has a size or a dtype that no tensor has")
     return ModelInput(sizes, dtype)
