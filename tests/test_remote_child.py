@@ -173,8 +173,8 @@ def test_however_it_dies_the_last_event_says_so_and_what_is_kept(name, tmp_path,
 def test_a_best_checkpoint_that_was_written_just_before_it_died_is_found(tmp_path):
     """It dies once the file is there, in the step after whose end that would have been told."""
     written = f"__import__('pathlib').Path({str(tmp_path / 'best.pt')!r}).exists"
-    events = list(child.train(job(broken_net(f"[*iter({written}, True)] or __import__('os').abort()", at=45), epochs=3),
-                              folder=tmp_path))  # fmt: skip
+    dying = broken_net(f"any(iter({written}, True)) or __import__('os').abort()", at=45)
+    events = list(child.train(job(dying, epochs=3), folder=tmp_path))
     failed = events[-1]
     assert isinstance(failed, Failed) and "aborted" in failed.message
     assert failed.cure == f"The newest checkpoint is {tmp_path / 'best.pt'}: the run can go on from there."
