@@ -2,13 +2,13 @@
 #   make PYTHON=/path/to/python3.12 ...     build it on that interpreter
 #   make TORCH_INDEX=URL ...                take torch from that index (see the README)
 #   make test ARGS="-k canvas"              anything after pytest's name; likewise for run
-#   make test JOBS=2                        the suite in two processes side by side, each file in one of them
+#   make test JOBS=0                        the suite in one process; two work side by side, each file in one of them
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.installed
 ARGS ?=
-JOBS ?= 0
+JOBS ?= 2
 BESIDE := $(if $(filter-out 0,$(JOBS)),--numprocesses $(JOBS) --dist loadfile)
 export PYTHON TORCH_INDEX
 
